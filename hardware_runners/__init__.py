@@ -1,0 +1,1 @@
+"""Runners that time a job folder on a pipeline of devices, real or simulated."""

@@ -1,0 +1,1 @@
+"""Pipeline schedules for quantised neural networks: graphs, numbers, solvers and policies."""

@@ -1,0 +1,1 @@
+"""Learned schedulers: encoding, network, training, checkpoints. The only room that knows torch."""

@@ -1,0 +1,1 @@
+"""Solvers: everything that turns a `Problem` into a `SolveResult`."""

@@ -1,0 +1,1 @@
+"""One schema object a table, and how a table's parts are staged, published and read."""

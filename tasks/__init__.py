@@ -1,0 +1,1 @@
+"""Prefect tasks, one module a stage of the pipeline; each wraps one library call."""
