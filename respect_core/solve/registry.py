@@ -1,0 +1,59 @@
+"""Solvers by name; each is imported only when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Final
+
+from respect_core.errors import UnknownNameError
+from respect_core.solve.protocol import Solver
+
+
+def _from(module: str, attribute: str) -> Callable[[], Solver]:
+    def build() -> Solver:
+        solver: Solver = getattr(import_module(f"respect_core.solve.{module}"), attribute)()
+        return solver
+
+    return build
+
+
+def _order(name: str) -> Callable[[], Solver]:
+    def build() -> Solver:
+        from respect_core.solve.orders import SIMPLE_ORDERS, OrderSolver
+
+        return OrderSolver(name, SIMPLE_ORDERS[name])
+
+    return build
+
+
+SOLVERS: Final[dict[str, Callable[[], Solver]]] = {
+    "auto": _from("auto", "AutoSolver"),
+    "ilp": _from("ilp", "IlpSolver"),
+    "order-file": _order("order-file"),
+    "order-kahn": _order("order-kahn"),
+    "order-dfs": _order("order-dfs"),
+    "best-order": _from("orders", "BestOrderSolver"),
+    "random-orders": _from("orders", "RandomOrdersSolver"),
+    "compiler-rule": _from("compiler_rule", "CompilerRuleSolver"),
+}
+"""Solvers that need nothing but a problem; the learned `policy` also needs a checkpoint."""
+
+POLICY: Final = "policy"
+"""Name of the learned solver (`respect_core.policy.solver.PolicySolver`)."""
+
+
+def solver_names() -> list[str]:
+    """Return every name that `--solver` takes."""
+    return [*SOLVERS, POLICY]
+
+
+def get_solver(name: str) -> Solver:
+    """Return a new solver of this name.
+
+    Raises:
+        UnknownNameError: There is none (or it is `policy`, which needs a checkpoint).
+    """
+    if name not in SOLVERS:
+        raise UnknownNameError("solver", name, solver_names())
+    return SOLVERS[name]()
