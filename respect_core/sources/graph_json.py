@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import reprlib
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +17,11 @@ _OP_KEYS: Final = ("name", "kind", "param_bytes", "macs", "time_us", "compiled_b
 _TENSOR_KEYS: Final = ("name", "bytes", "producer", "consumers", "is_output")
 _TOP_KEYS: Final = ("name", "source", "ops", "tensors")
 
+_REPR: Final = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = _REPR.maxlong = 80
+_shown: Final = _REPR.repr
+"""Shows a wrong value in a message, shortened if it is long or deeply nested."""
+
 
 def read_graph(path: str | Path) -> DnnGraph:
     """Read a graph from a JSON file.
@@ -24,11 +30,13 @@ def read_graph(path: str | Path) -> DnnGraph:
         InputFileError: The file cannot be read or is not such a graph; the offending op or tensor is named.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8-sig")
     except OSError as error:
         raise InputFileError(path, f"the graph cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
         raise InputFileError(path, f"the graph is not text ({error.reason} at byte {error.start})") from error
+    except ValueError as error:
+        raise InputFileError(path, f"the graph cannot be read ({error})") from error
     try:
         return graph_from_json(text)
     except BadInputError as error:
@@ -43,25 +51,30 @@ def graph_from_json(text: str) -> DnnGraph:
     and `consumers`; `is_output` defaults to true where nobody reads the tensor. Ops are referred to by name.
 
     Raises:
-        BadInputError: Not JSON, or not of this form.
+        BadInputError: Not JSON, or not of this form; a key that comes twice in one object is refused.
         InvalidGraphError: The form is right and the graph is not: a cycle, a dangling tensor, a negative number, a
             duplicate name.
     """
     try:
-        content = json.loads(text)
-    except (json.JSONDecodeError, RecursionError, ValueError) as error:
+        content = json.loads(text, object_pairs_hook=_distinct)
+    except BadInputError:
+        raise
+    except (RecursionError, ValueError) as error:
         raise BadInputError(f"the graph is not JSON ({error})") from error
     if not isinstance(content, dict):
-        raise BadInputError(f"the graph is a JSON {type(content).__name__}, expected an object with name, ops, tensors")
+        raise BadInputError(f"the graph is {_shown(content)}, expected an object with name, ops, tensors")
     _check_keys(content, "the graph", _TOP_KEYS, required=("name", "ops", "tensors"))
     name = _text(content, "name", "the graph")
     ops = [_op(entry, i) for i, entry in enumerate(_list(content, "ops", "the graph"))]
     tensors = [_tensor(entry, i) for i, entry in enumerate(_list(content, "tensors", "the graph"))]
     index = {op["name"]: v for v, op in enumerate(ops)}
+    if len(index) < len(ops):  # said before tensors are looked at, which may then seem to dangle
+        twice = next(op["name"] for v, op in enumerate(ops) if index[op["name"]] != v)
+        raise InvalidGraphError(name, f"two ops are named {twice!r}, names must be unique")
 
     def op_of(reference: object, tensor: str, role: str) -> int:
         if not isinstance(reference, str) or reference not in index:
-            raise InvalidGraphError(name, f"tensor {tensor!r} dangles: its {role} {reference!r} is not an op")
+            raise InvalidGraphError(name, f"tensor {tensor!r} dangles: its {role} {_shown(reference)} is not an op")
         return index[reference]
 
     producers = [UNKNOWN if t["producer"] is None else op_of(t["producer"], t["name"], "producer") for t in tensors]
@@ -112,6 +125,17 @@ def graph_to_json(graph: DnnGraph) -> str:
     return json.dumps({"name": graph.name, "source": graph.source, "ops": ops, "tensors": tensors})
 
 
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make an object of its members; JSON's own rule would silently keep the last of two."""
+    entry = dict(pairs)
+    if len(entry) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in entry if keys.count(key) > 1)
+        name = entry.get("name")
+        raise BadInputError(f"the key {_shown(twice)} comes twice in one object (name {_shown(name)})")
+    return entry
+
+
 def _ints(entries: list[dict[str, Any]], key: str) -> Any:
     """Collect integers; those beyond int64 stay Python objects so that the graph's own check names them."""
     values = [entry[key] for entry in entries]
@@ -127,7 +151,7 @@ def _op(entry: object, position: int) -> dict[str, Any]:
     compiled = checked.get("compiled_bytes")
     time_us = checked.get("time_us")
     if time_us is not None and (isinstance(time_us, bool) or not isinstance(time_us, int | float)):
-        raise BadInputError(f"{where}: time_us is {time_us!r}, expected a number or null")
+        raise BadInputError(f"{where}: time_us is {_shown(time_us)}, expected a number or null")
     return {
         "name": name,
         "kind": _text(checked, "kind", where),
@@ -147,7 +171,7 @@ def _tensor(entry: object, position: int) -> dict[str, Any]:
     consumers = _list(checked, "consumers", where)
     is_output = checked.get("is_output", not consumers)
     if not isinstance(is_output, bool):
-        raise BadInputError(f"{where}: is_output is {is_output!r}, expected true or false")
+        raise BadInputError(f"{where}: is_output is {_shown(is_output)}, expected true or false")
     size = _whole(checked["bytes"], "bytes", where)
     return {
         "name": name,
@@ -160,8 +184,8 @@ def _tensor(entry: object, position: int) -> dict[str, Any]:
 
 def _object(entry: object, where: str, known: tuple[str, ...], required: tuple[str, ...]) -> dict[str, Any]:
     if not isinstance(entry, dict):
-        raise BadInputError(f"{where} is {entry!r}, expected an object")
-    named = f"{where} ({entry['name']!r})" if "name" in entry else where
+        raise BadInputError(f"{where} is {_shown(entry)}, expected an object")
+    named = f"{where} ({_shown(entry['name'])})" if "name" in entry else where
     _check_keys(entry, named, known, required)
     return entry
 
@@ -178,22 +202,22 @@ def _check_keys(entry: dict[str, Any], where: str, known: tuple[str, ...], requi
 def _text(entry: dict[str, Any], key: str, where: str) -> str:
     value = entry[key]
     if not isinstance(value, str):
-        raise BadInputError(f"{where}: {key} is {value!r}, expected a text")
+        raise BadInputError(f"{where}: {key} is {_shown(value)}, expected a text")
     return value
 
 
 def _list(entry: dict[str, Any], key: str, where: str) -> list[Any]:
     value = entry[key]
     if not isinstance(value, list):
-        raise BadInputError(f"{where}: {key} is {value!r}, expected a list")
+        raise BadInputError(f"{where}: {key} is {_shown(value)}, expected a list")
     return value
 
 
 def _whole(value: object, key: str, where: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise BadInputError(f"{where}: {key} is {value!r}, expected a whole number")
+        raise BadInputError(f"{where}: {key} is {_shown(value)}, expected a whole number")
     if value < 0:
-        raise BadInputError(f"{where}: {key} is {value}, at least 0 is needed")
+        raise BadInputError(f"{where}: {key} is {_shown(value)}, at least 0 is needed")
     return value
 
 
@@ -203,5 +227,5 @@ def _finite(value: float, where: str) -> float:
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
-        raise BadInputError(f"{where}: time_us is {value!r}, a finite number is needed")
+        raise BadInputError(f"{where}: time_us is {_shown(value)}, a finite number is needed")
     return number

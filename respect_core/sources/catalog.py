@@ -1,0 +1,147 @@
+"""The known models: their layer graphs lie in `datasets/imagenet` and are read from there, without Keras."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from respect_core.errors import BadInputError, CorruptDatasetError, InputFileError, UnknownNameError
+from respect_core.graph import DnnGraph
+from respect_core.sources.graph_json import read_graph
+from respect_core.tables.graph_rows import GraphTables, tables_to_graphs
+from respect_core.tables.graphs import GRAPHS
+from respect_core.tables.ops import OPS
+from respect_core.tables.table import TableSchema
+from respect_core.tables.tensors import TENSORS
+
+IMAGENET_MODELS: Final = (
+    "Xception",
+    "ResNet50",
+    "ResNet101",
+    "ResNet152",
+    "DenseNet121",
+    "ResNet101V2",
+    "ResNet152V2",
+    "DenseNet169",
+    "DenseNet201",
+    "InceptionResNetV2",
+)
+"""The ten models that published schedules exist for, in the order of their tables."""
+
+EXTRA_MODELS: Final = ("MobileNetV2", "InceptionV3", "NASNetMobile")
+"""Further known models."""
+
+NOTOP: Final = "-notop"
+"""Ends the name of a layer graph without the layers from global pooling on."""
+
+TABLE_FILES: Final = ("graphs.parquet", "ops.parquet", "tensors.parquet")
+"""The files of the known models, in one folder."""
+
+FOLDER_VARIABLE: Final = "RESPECT_IMAGENET"
+"""Environment variable that names another folder with these files."""
+
+
+def known_models() -> tuple[str, ...]:
+    """Return the names of all known models: the ten, the extra ones, then each of them without its top."""
+    models = IMAGENET_MODELS + EXTRA_MODELS
+    return models + tuple(name + NOTOP for name in models)
+
+
+def imagenet_folder() -> Path:
+    """Return the folder of the known models' tables.
+
+    It is `$RESPECT_IMAGENET` if that is set, else `datasets/imagenet` of the checkout this package lies in, else
+    where a wheel puts it.
+
+    Raises:
+        CorruptDatasetError: None of them holds the tables; the folders looked in are named.
+    """
+    given = os.environ.get(FOLDER_VARIABLE)
+    places = (
+        [Path(given)]
+        if given
+        else [
+            Path(__file__).resolve().parents[2] / "datasets" / "imagenet",
+            Path(sys.prefix) / "share" / "respect" / "imagenet",
+        ]
+    )
+    for place in places:
+        if (place / TABLE_FILES[0]).is_file():
+            return place
+    raise CorruptDatasetError(
+        f"the known models' {TABLE_FILES[0]} is in none of {', '.join(map(str, places))}: install the project again or "
+        f"set {FOLDER_VARIABLE} to the folder that holds it"
+    )
+
+
+def load_model(name: str) -> DnnGraph:
+    """Read the layer graph of a known model; the same object is returned again later.
+
+    Raises:
+        UnknownNameError: No known model has this name; similar names are suggested.
+        CorruptDatasetError: A file of the known models is missing, truncated or foreign; it is named.
+    """
+    if name not in known_models():
+        raise UnknownNameError("model", name, known_models())
+    return _load(imagenet_folder(), name)
+
+
+def resolve_model(model: str) -> DnnGraph:
+    """Return the graph that a user means: a known model's name or the path of a graph in JSON.
+
+    Raises:
+        UnknownNameError: It is neither.
+        InputFileError: The file cannot be read or is not a graph in JSON.
+        CorruptDatasetError: A file of the known models is missing, truncated or foreign; it is named.
+    """
+    if model in known_models():
+        return load_model(model)
+    path = Path(model)
+    ending = path.suffix.lower()
+    if ending == ".json":
+        return read_graph(path)
+    if ending in {".tflite", ".lite"}:
+        raise InputFileError(
+            path, "this version cannot read TFLite files, give the graph in JSON (.json) or the name of a known model"
+        )
+    if path.is_file():
+        raise InputFileError(path, "a graph is read from a file in JSON whose name ends in .json")
+    raise UnknownNameError("model", model, (*known_models(), "or the path of a graph in JSON (.json)"))
+
+
+@lru_cache(maxsize=64)
+def _load(folder: Path, name: str) -> DnnGraph:
+    schemas = zip(TABLE_FILES, (GRAPHS, OPS, TENSORS), strict=True)
+    graphs, ops, tensors = (_rows(folder / file, schema, name) for file, schema in schemas)
+    if graphs.num_rows != 1:
+        raise CorruptDatasetError(f"{folder / TABLE_FILES[0]} has {graphs.num_rows} rows of {name!r}, expected one")
+    try:
+        return next(tables_to_graphs(GraphTables(graphs=graphs, ops=ops, tensors=tensors)))
+    except BadInputError as error:
+        raise CorruptDatasetError(f"the tables in {folder} do not fit together ({error})") from error
+
+
+def _rows(path: Path, schema: TableSchema, name: str) -> pa.Table:
+    """Read one graph's rows of a file that must hold the table ``schema``."""
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            why = schema.matches(file.schema_arrow)
+            if why:
+                raise CorruptDatasetError(f"{path} does not belong to table {schema.name!r}: {why}")
+            # Arrow's own filters load pandas on their way, which costs more than all the rest; rows of a graph are
+            # neighbours because tables are sorted.
+            ids = file.read(columns=["graph_id"]).column(0).to_pylist()
+            first = ids.index(name) if name in ids else 0
+            return file.read().slice(first, ids.count(name))
+    except FileNotFoundError as error:
+        raise CorruptDatasetError(f"{path} is missing: install the project again") from error
+    except CorruptDatasetError:
+        raise
+    except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
+        raise CorruptDatasetError(f"{path} is not a readable Parquet file ({error})") from error
