@@ -53,8 +53,13 @@ class UnknownNameError(BadInputError, LookupError):
     """A model, solver, profile or the like of this name does not exist."""
 
     def __init__(self, what: str, name: str, allowed: list[str] | tuple[str, ...]) -> None:
+        from difflib import get_close_matches
+
         self.what, self.name, self.allowed = what, name, tuple(allowed)
-        super().__init__(f"unknown {what} {name!r}: choose from {', '.join(self.allowed)}")
+        lower = {candidate.lower(): candidate for candidate in self.allowed}
+        close = [lower[found] for found in get_close_matches(name.lower(), lower, n=2, cutoff=0.7)]
+        hint = f" - did you mean {' or '.join(map(repr, close))}?" if close else ""
+        super().__init__(f"unknown {what} {name!r}: choose from {', '.join(self.allowed)}{hint}")
 
     def __reduce__(self) -> tuple[type, tuple[str, str, tuple[str, ...]]]:
         return type(self), (self.what, self.name, self.allowed)
@@ -91,3 +96,7 @@ class MissingExtraError(RespectError, ImportError):
 
 class SolverFailedError(RespectError, RuntimeError):
     """A solver's process died or had to be killed."""
+
+
+class TrainingDivergedError(RespectError, ArithmeticError):
+    """The training's loss or gradient became NaN or infinite; the last good checkpoint is kept."""

@@ -6,12 +6,23 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from respect_core.errors import InvalidGraphError
+from respect_core.graph_checks import (
+    MAX_TOTAL,
+    SOURCES,
+    UNKNOWN,
+    check_ids,
+    check_names,
+    check_numbers,
+    frozen_array,
+    read_only,
+    reader_ids,
+)
 from respect_core.kinds import INPUT
 
 if TYPE_CHECKING:
@@ -21,11 +32,7 @@ IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
-UNKNOWN: Final = -1
-"""Stands for "not known" in `compiled_bytes` and for "no producing op" in `tensor_producer`."""
-
-MAX_TOTAL: Final = 2**53
-"""Largest sum of bytes or MACs of a graph: what JSON readers and float64 keep exactly."""
+__all__ = ["MAX_TOTAL", "SOURCES", "UNKNOWN", "BoolArray", "DnnGraph", "FloatArray", "IntArray"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -35,13 +42,13 @@ class DnnGraph:
     Construct it with arrays of matching lengths; everything is checked then and the first offender is named.
 
     Raises:
-        InvalidGraphError: No ops, a duplicate or empty name, a negative or too large number, a dangling id, an op
-            reading its own output, or a cycle.
+        InvalidGraphError: No ops, a duplicate or empty name, an unknown source, a number that is negative, too large
+            or not whole, a dangling id, an op reading its own output, or a cycle.
     """
 
     name: str
     source: str
-    """What the bytes mean: `keras` (one byte a parameter), `tflite`, `synthetic` or `json`."""
+    """What the bytes mean, one of `SOURCES`: `keras` is one byte a parameter."""
     op_names: tuple[str, ...]
     op_kinds: tuple[str, ...]
     param_bytes: IntArray
@@ -66,26 +73,37 @@ class DnnGraph:
     _order: IntArray = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._set("tensor_consumers", tuple(tuple(sorted(set(map(int, c)))) for c in self.tensor_consumers))
         self._set("op_names", tuple(self.op_names))
         self._set("op_kinds", tuple(self.op_kinds))
         self._set("tensor_names", tuple(self.tensor_names))
-        self._check_names()
-        n, m = self.num_ops, self.num_tensors
-        for attribute, length, dtype in (
-            ("param_bytes", n, np.int64),
-            ("macs", n, np.int64),
-            ("compiled_bytes", n, np.int64),
-            ("always_streamed_bytes", n, np.int64),
-            ("op_time_us", n, np.float64),
-            ("tensor_bytes", m, np.int64),
-            ("tensor_producer", m, np.int64),
-            ("tensor_is_output", m, np.bool_),
+        self._set("tensor_consumers", tuple(self.tensor_consumers))
+        check_names(self)
+        self._set(
+            "tensor_consumers",
+            tuple(reader_ids(self, *pair) for pair in zip(self.tensor_names, self.tensor_consumers, strict=True)),
+        )
+        for attribute, dtype in (
+            ("param_bytes", np.int64),
+            ("macs", np.int64),
+            ("compiled_bytes", np.int64),
+            ("always_streamed_bytes", np.int64),
+            ("op_time_us", np.float64),
+            ("tensor_bytes", np.int64),
+            ("tensor_producer", np.int64),
+            ("tensor_is_output", np.bool_),
         ):
-            self._set(attribute, self._frozen(attribute, length, dtype))
-        self._check_numbers()
-        self._check_ids()
+            self._set(attribute, frozen_array(self, attribute, dtype))
+        check_numbers(self)
+        check_ids(self)
         self._set("_order", self._smallest_first_order())
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a copied or sent graph; NumPy's own copies of read-only arrays can be written to."""
+        self.__dict__.update(state)
+        for value in state.values():
+            for array in value if isinstance(value, tuple) else (value,):
+                if isinstance(array, np.ndarray):
+                    read_only(array)
 
     # -- sizes ---------------------------------------------------------------------------------------------------
 
@@ -113,14 +131,14 @@ class DnnGraph:
             if p != UNKNOWN
             for c in readers
         }
-        return _read_only(np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2))
+        return read_only(np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2))
 
     @cached_property
     def reads(self) -> tuple[IntArray, IntArray]:
         """Every (tensor, reading op) pair as two arrays, sorted by tensor, then op."""
         pairs = [(t, v) for t, readers in enumerate(self.tensor_consumers) for v in readers]
         flat = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-        return _read_only(flat[:, 0].copy()), _read_only(flat[:, 1].copy())
+        return read_only(flat[:, 0].copy()), read_only(flat[:, 1].copy())
 
     @cached_property
     def parents(self) -> tuple[tuple[int, ...], ...]:
@@ -145,7 +163,7 @@ class DnnGraph:
         for v in self._order.tolist():
             for u in self.parents[v]:
                 level[v] = max(level[v], level[u] + 1)
-        return _read_only(level)
+        return read_only(level)
 
     @property
     def depth(self) -> int:
@@ -218,79 +236,10 @@ class DnnGraph:
                 out.add_edge(producer, reader, bytes=before + int(self.tensor_bytes[t]))
         return out
 
-    # -- checks --------------------------------------------------------------------------------------------------
+    # -- construction --------------------------------------------------------------------------------------------
 
     def _set(self, attribute: str, value: object) -> None:
         object.__setattr__(self, attribute, value)
-
-    def _frozen(self, attribute: str, length: int, dtype: type) -> NDArray[Any]:
-        try:
-            array: NDArray[Any] = np.array(getattr(self, attribute), dtype=dtype)
-        except OverflowError:
-            raise InvalidGraphError(self.name, f"{attribute} holds a number above {MAX_TOTAL}") from None
-        if array.shape != (length,):
-            raise InvalidGraphError(self.name, f"{attribute} has shape {array.shape}, expected ({length},)")
-        return _read_only(array)
-
-    def _check_names(self) -> None:
-        if not self.op_names:
-            raise InvalidGraphError(self.name, "it has no ops, at least one is needed")
-        if len(self.op_kinds) != len(self.op_names):
-            raise InvalidGraphError(self.name, f"{len(self.op_kinds)} kinds for {len(self.op_names)} ops")
-        if len(self.tensor_consumers) != len(self.tensor_names):
-            raise InvalidGraphError(
-                self.name, f"{len(self.tensor_consumers)} consumer lists for {len(self.tensor_names)} tensors"
-            )
-        for what, names in (("op", self.op_names), ("tensor", self.tensor_names)):
-            seen: set[str] = set()
-            for name in names:
-                if not name:
-                    raise InvalidGraphError(self.name, f"the name of {what} number {names.index(name)} is empty")
-                if name in seen:
-                    raise InvalidGraphError(self.name, f"two {what}s are named {name!r}, names must be unique")
-                seen.add(name)
-
-    def _check_numbers(self) -> None:
-        for attribute, names, what, lowest in (
-            ("param_bytes", self.op_names, "op", 0),
-            ("macs", self.op_names, "op", 0),
-            ("compiled_bytes", self.op_names, "op", UNKNOWN),
-            ("always_streamed_bytes", self.op_names, "op", 0),
-            ("tensor_bytes", self.tensor_names, "tensor", 0),
-        ):
-            array: IntArray = getattr(self, attribute)
-            low = np.flatnonzero(array < lowest)
-            if low.size:
-                name, value = names[low[0]], int(array[low[0]])
-                raise InvalidGraphError(self.name, f"{what} {name!r} has {attribute} {value}, at least 0 is needed")
-            total = sum(int(x) for x in array if x > 0)
-            if total > MAX_TOTAL:
-                worst = names[int(array.argmax())]
-                raise InvalidGraphError(
-                    self.name, f"{attribute} sums to {total}, at most 2**53 is allowed (largest: {what} {worst!r})"
-                )
-        times = self.op_time_us
-        bad = np.flatnonzero((times < 0) | np.isinf(times) | (times > MAX_TOTAL / 1000))
-        if bad.size:
-            name = self.op_names[bad[0]]
-            raise InvalidGraphError(
-                self.name, f"op {name!r} has time_us {times[bad[0]]}, a finite number of at least 0 is needed"
-            )
-
-    def _check_ids(self) -> None:
-        n = self.num_ops
-        outside = np.flatnonzero((self.tensor_producer < UNKNOWN) | (self.tensor_producer >= n))
-        if outside.size:
-            name, producer = self.tensor_names[outside[0]], int(self.tensor_producer[outside[0]])
-            raise InvalidGraphError(self.name, f"tensor {name!r} is made by op {producer}, ops are 0..{n - 1}")
-        for t, readers in enumerate(self.tensor_consumers):
-            name = self.tensor_names[t]
-            for v in readers:
-                if not 0 <= v < n:
-                    raise InvalidGraphError(self.name, f"tensor {name!r} is read by op {v}, ops are 0..{n - 1}")
-            if self.tensor_producer[t] in readers:
-                op = self.op_names[self.tensor_producer[t]]
-                raise InvalidGraphError(self.name, f"there is a cycle: op {op!r} reads its own tensor {name!r}")
 
     def _smallest_first_order(self) -> IntArray:
         waiting = [len(p) for p in self.parents]
@@ -305,7 +254,7 @@ class DnnGraph:
                     heapq.heappush(ready, c)
         if len(order) < self.num_ops:
             raise InvalidGraphError(self.name, f"there is a cycle: {self._a_cycle(set(order))}")
-        return _read_only(np.array(order, dtype=np.int64))
+        return read_only(np.array(order, dtype=np.int64))
 
     def _a_cycle(self, done: set[int]) -> str:
         """Describe one cycle among the ops that could not be ordered: each of them has an unordered parent."""
@@ -322,8 +271,3 @@ class DnnGraph:
         if len(loop) > 6:
             names.insert(5, "...")
         return " -> ".join([*names, names[0]])
-
-
-def _read_only(array: NDArray[Any]) -> NDArray[Any]:
-    array.setflags(write=False)
-    return array

@@ -110,9 +110,17 @@ def resolve_model(model: str) -> DnnGraph:
         raise InputFileError(
             path, "this version cannot read TFLite files, give the graph in JSON (.json) or the name of a known model"
         )
-    if path.is_file():
+    if _is_file(path):
         raise InputFileError(path, "a graph is read from a file in JSON whose name ends in .json")
     raise UnknownNameError("model", model, (*known_models(), "or the path of a graph in JSON (.json)"))
+
+
+def _is_file(path: Path) -> bool:
+    """Tell whether a path is a file; what cannot even be a path, as too long a name, is none."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 @lru_cache(maxsize=64)

@@ -11,10 +11,11 @@ Under a home folder::
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import shutil
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,68 +27,8 @@ from filelock import FileLock
 from respect_core.errors import BadInputError, CorruptDatasetError
 from respect_core.tables.files import sha256_of, sync, write_atomically, writing
 from respect_core.tables.manifest import Part, Partition, read_manifest, write_manifest
+from respect_core.tables.staging import Staging
 from respect_core.tables.table import TableSchema
-
-FINGERPRINT_KEY = b"respect.fingerprint"
-
-
-@dataclass(frozen=True, kw_only=True)
-class StagedPart:
-    """A finished part that is not published yet."""
-
-    path: Path
-    rows: int
-    reused: bool
-    """True where an earlier, interrupted run had written it already."""
-
-
-class Staging:
-    """The folder in which one partition of one table is put together."""
-
-    def __init__(self, schema: TableSchema, folder: Path, fingerprint: str) -> None:
-        self.schema, self.folder, self.fingerprint = schema, folder, fingerprint
-
-    def part_path(self, index: int) -> Path:
-        """Return where part ``index`` lies."""
-        return self.folder / f"part-{index:05d}.parquet"
-
-    def finished(self, index: int) -> StagedPart | None:
-        """Return part ``index`` if an earlier run with the same fingerprint finished it."""
-        path = self.part_path(index)
-        try:
-            footer = pq.read_metadata(path)
-        except (OSError, pa.ArrowException):
-            return None
-        metadata = footer.schema.to_arrow_schema().metadata or {}
-        same = metadata.get(FINGERPRINT_KEY, b"").decode(errors="replace") == self.fingerprint
-        if not same or self.schema.matches(footer.schema.to_arrow_schema()):
-            return None
-        return StagedPart(path=path, rows=footer.num_rows, reused=True)
-
-    def write(self, index: int, table: pa.Table) -> StagedPart:
-        """Write one part: temporary name, flush, rename.
-
-        Raises:
-            BadInputError: ``table`` does not have this table's schema.
-            UnwritableError: The disk is full or the folder cannot be written.
-        """
-        why = self.schema.matches(table.schema)
-        if why:
-            raise BadInputError(f"a part of table {self.schema.name!r} cannot be written: {why}")
-        metadata = {**table.schema.metadata, FINGERPRINT_KEY: self.fingerprint.encode()}
-        table = table.replace_schema_metadata(metadata)
-        path = self.part_path(index)
-        write_atomically(path, lambda temporary: pq.write_table(table, temporary, compression="zstd"))
-        return StagedPart(path=path, rows=table.num_rows, reused=False)
-
-    def parts(self) -> list[Path]:
-        """Return the finished parts in order."""
-        return sorted(self.folder.glob("part-*.parquet"))
-
-    def read(self) -> pa.Table:
-        """Return all finished parts as one table."""
-        tables = [pq.read_table(path) for path in self.parts()]
-        return pa.concat_tables(tables) if tables else self.schema.table([])
 
 
 class Dataset:
@@ -163,15 +104,20 @@ class Dataset:
         Raises:
             CorruptDatasetError: The first file that is missing, changed or foreign is named.
         """
+        # In this order another process that publishes meanwhile does no harm: a file that lies in the data folder
+        # is named by the journal until the manifest lists it.
+        present = [path for path in sorted(self.data.rglob("*")) if path.is_file()] if self.data.exists() else []
+        name = self._unfinished()
+        unfinished = None if name is None else self.data / name
         listed = set()
         for partition in self.partitions().values():
             for part, path in zip(partition.parts, self.paths(partition), strict=True):
                 if sha256_of(path) != part.sha256:
                     raise CorruptDatasetError(f"{path} was changed after it was published: restore it from a copy")
                 listed.add(path)
-        unfinished = self.data / self._unfinished() if self._journal.exists() else None
-        for path in sorted(self.data.rglob("*")) if self.data.exists() else []:
-            if path.is_file() and path not in listed and (unfinished is None or unfinished not in path.parents):
+        for path in present:
+            known = path in listed or (unfinished is not None and unfinished in path.parents)
+            if not known and path.exists():
                 raise CorruptDatasetError(f"{path} is a foreign file, no manifest lists it: move it away")
 
     # -- writing -------------------------------------------------------------------------------------------------
@@ -182,8 +128,6 @@ class Dataset:
         folder = self.home / "staging" / self.schema.name / name
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            for leftover in folder.glob(".*.tmp"):
-                leftover.unlink(missing_ok=True)
         return Staging(self.schema, folder, fingerprint)
 
     def publish(self, staging: Staging, facts: dict[str, Any]) -> Partition:
@@ -194,13 +138,13 @@ class Dataset:
             CorruptDatasetError: The dataset holds a changed or foreign file; nothing is overwritten.
         """
         name = staging.folder.name
-        self.verify()
-        with writing(self.root):
-            self.data.mkdir(parents=True, exist_ok=True)
-        with FileLock(self.root / ".lock"):
+        with self._locked():
+            self._recover()
+            self.verify()
             known = self.partitions()
             if name in known:
                 raise BadInputError(f"table {self.schema.name!r}: partition {name!r} is published already")
+            staging.drop_leftovers()
             paths = staging.parts()
             if not paths:
                 raise BadInputError(f"table {self.schema.name!r}: partition {name!r} has no part to publish")
@@ -220,47 +164,76 @@ class Dataset:
                 facts=facts,
                 parts=parts,
             )
-            with writing(self.root):
-                journal = json.dumps({"partition": name})
-                write_atomically(self._journal, lambda temporary: temporary.write_text(journal, encoding="utf-8"))
-                staging.folder.rename(self.data / name)
-                sync(self.data)
-                card = self.schema.card()
-                write_atomically(self.root / "README.md", lambda t: t.write_text(card, encoding="utf-8"))
-                write_manifest(self._manifest, self.schema.name, self.schema.version, {**known, name: partition})
-                self._journal.unlink()
+            try:
+                self._move_in(staging, {**known, name: partition})
+            except BaseException:
+                with contextlib.suppress(OSError):  # a later run recovers what cannot be undone now
+                    self._recover()
+                raise
         return partition
+
+    def _move_in(self, staging: Staging, partitions: dict[str, Partition]) -> None:
+        """Rename the staged folder into the data, then replace the manifest; the journal spans both."""
+        name, card = staging.folder.name, self.schema.card()
+        journal = json.dumps({"partition": name})
+        with writing(self.root):
+            self.data.mkdir(parents=True, exist_ok=True)
+            write_atomically(self._journal, lambda temporary: temporary.write_text(journal, encoding="utf-8"))
+            staging.folder.rename(self.data / name)
+            sync(self.data)
+            write_atomically(self.root / "README.md", lambda temporary: temporary.write_text(card, encoding="utf-8"))
+            write_manifest(self._manifest, self.schema.name, self.schema.version, partitions)
+            self._journal.unlink()
 
     def reject(self, staging: Staging) -> Path:
         """Move parts that failed their checks aside, where no reader looks, and return where they are."""
         rejected = self.home / "rejected" / self.schema.name
         with writing(rejected):
             rejected.mkdir(parents=True, exist_ok=True)
-            number = 1 + len(list(rejected.glob(f"{staging.folder.name}-*")))
-            target = rejected / f"{staging.folder.name}-{number}"
+            names = (f"{staging.folder.name}-{number}" for number in itertools.count(1))
+            target = next(rejected / name for name in names if not (rejected / name).exists())
             staging.folder.rename(target)
         return target
 
     def recover(self) -> None:
         """Finish what a killed `publish` began: parts renamed but not in the manifest go back to staging."""
-        if not self._journal.exists():
+        if self._journal.exists():
+            with self._locked():
+                self._recover()
+
+    def _recover(self) -> None:
+        name = self._unfinished()
+        if name is None:
             return
-        with FileLock(self.root / ".lock"):
-            if not self._journal.exists():
-                return
-            name = self._unfinished()
-            moved = self.data / name
+        moved, target = self.data / name, self.home / "staging" / self.schema.name / name
+        with writing(self.root):
             if name not in self.partitions() and moved.is_dir():
-                target = self.home / "staging" / self.schema.name / name
-                with writing(target):
+                if any(target.glob("part-*.parquet")):  # another run writes this partition again
+                    shutil.rmtree(moved)
+                else:
                     target.parent.mkdir(parents=True, exist_ok=True)
-                    with contextlib.suppress(FileNotFoundError):
+                    if target.exists():
                         shutil.rmtree(target)
                     moved.rename(target)
             self._journal.unlink(missing_ok=True)
 
-    def _unfinished(self) -> str:
+    def _unfinished(self) -> str | None:
+        """Return the partition whose publishing has begun and not ended, None if there is none."""
         try:
             return str(json.loads(self._journal.read_text(encoding="utf-8"))["partition"])
-        except (ValueError, KeyError, TypeError) as error:
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise CorruptDatasetError(f"{self._journal} is damaged ({error}): remove it") from error
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Keep other processes from publishing into this table."""
+        with writing(self.root):
+            self.root.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(self.root / ".lock")
+            lock.acquire()
+        try:
+            yield
+        finally:
+            lock.release()

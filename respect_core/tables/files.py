@@ -6,11 +6,12 @@ import contextlib
 import hashlib
 import os
 import tempfile
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from respect_core.errors import UnwritableError
+from respect_core.errors import RespectError, UnwritableError
 
 
 @contextmanager
@@ -18,7 +19,7 @@ def writing(path: Path) -> Iterator[None]:
     """Turn an operating-system error while writing ``path`` into an `UnwritableError` that names it."""
     try:
         yield
-    except UnwritableError:
+    except RespectError:
         raise
     except OSError as error:
         raise UnwritableError(
@@ -34,9 +35,8 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-        os.close(handle)
-        temporary = Path(name)
+        # Not mkstemp: its files are readable by their owner only, and stay so when renamed.
+        temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
         try:
             write(temporary)
             sync(temporary)

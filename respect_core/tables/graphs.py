@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from respect_core.graph import SOURCES
 from respect_core.tables.table import TableSchema, count, size, text
 
 GRAPHS = TableSchema(
@@ -11,7 +12,7 @@ GRAPHS = TableSchema(
     key=("graph_id",),
     columns=(
         text("graph_id", "Name of the graph: a model's name, or FAMILY-OPS-sSEED-INDEX of a synthetic graph."),
-        text("source", "What the bytes mean.", allowed=("keras", "tflite", "synthetic", "json")),
+        text("source", "What the bytes mean.", allowed=SOURCES),
         text("family", "Generator family of a synthetic graph, else the source's name."),
         count("num_ops", "Number of ops.", minimum=1),
         count("num_tensors", "Number of tensors."),

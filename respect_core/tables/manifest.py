@@ -69,7 +69,9 @@ def read_manifest(path: Path, table: str) -> dict[str, Partition]:
             entry["name"]: Partition(**{**entry, "parts": tuple(Part(**part) for part in entry["parts"])})
             for entry in content["partitions"]
         }
-    except (ValueError, KeyError, TypeError) as error:
+    except CorruptDatasetError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise CorruptDatasetError(f"{path} is not a manifest ({error}); restore it or move the dataset away") from error
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from respect_core.errors import BadInputError
@@ -97,7 +99,7 @@ class TableSchema:
                 odd = sorted(wanted ^ set(row))
                 raise BadInputError(f"table {self.name!r}, row {number}: columns missing or unknown: {', '.join(odd)}")
         try:
-            columns = [pa.array([row[c.name] for row in rows], type=c.type) for c in self.columns]
+            columns = [_array(c, [row[c.name] for row in rows]) for c in self.columns]
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
             raise BadInputError(f"table {self.name!r}: a value does not fit its column ({error})") from error
         return self.sorted(pa.Table.from_arrays(columns, schema=self.arrow))
@@ -138,6 +140,16 @@ class TableSchema:
             null = "yes" if c.nullable else ""
             lines.append(f"| `{c.name}` | {c.type} | {c.unit or ''} | {null} | {c.range_text} | {c.doc} |")
         return "\n".join([*lines, ""])
+
+
+def _array(column: Column, values: list[Any]) -> pa.Array:
+    whole = column.type.value_type if column.is_list else column.type
+    if pa.types.is_integer(whole):
+        entries = itertools.chain.from_iterable(v for v in values if v is not None) if column.is_list else values
+        odd = next((v for v in entries if isinstance(v, float | np.floating)), None)
+        if odd is not None:  # Arrow would cut it off in silence
+            raise pa.ArrowInvalid(f"{column.name} is {odd}, a whole number is needed")
+    return pa.array(values, type=column.type)
 
 
 def text(name: str, doc: str, *, allowed: Sequence[str] | None = None, nullable: bool = False) -> Column:

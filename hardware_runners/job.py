@@ -1,0 +1,178 @@
+"""Job folders: what a host needs to time one pipeline, written whole or not at all and read with every file checked.
+
+The format is described in `hardware_runners.job_format`. A folder that holds something else is never overwritten.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import shutil
+from pathlib import Path
+from typing import Any, Mapping, Sequence, Union
+
+from hardware_runners.errors import InvalidJobError, JobExistsError, UnwritableJobError
+from hardware_runners.job_format import FORMAT, GRAPH_FILE, JOB_FILE, VERSION, Constant, Job, JobFile, checked_job
+
+__all__ = ["GRAPH_FILE", "JOB_FILE", "Constant", "Job", "JobFile", "read_job", "write_job"]
+
+_MAX_JOB_BYTES = 64 * 2**20
+
+
+def write_job(
+    folder: Union[str, Path],
+    *,
+    model: str,
+    num_stages: int,
+    objective: str,
+    solver: str,
+    stage_of: Sequence[int],
+    profile: Mapping[str, Constant],
+    files: Mapping[str, bytes],
+    segments: Sequence[str] = (),
+) -> Job:
+    """Write a job folder whole, or not at all.
+
+    Args:
+        folder: Where to; its parent must exist. A folder with exactly this content is left as it is.
+        model: Name of the model.
+        num_stages: Number of stages K, at least 1.
+        objective: What the schedule minimised.
+        solver: Who made the schedule.
+        stage_of: Stage of every op, in [0, num_stages). Shape (n,).
+        profile: Constants of the device's profile, with its ``name``.
+        files: Content of every file by its name, `GRAPH_FILE` for instance.
+        segments: Names of the files of the stages in order, or none.
+
+    Returns:
+        The job as `read_job` would return it.
+
+    Raises:
+        InvalidJobError: Something that `read_job` would refuse.
+        JobExistsError: The folder exists with other content; it is left untouched.
+        UnwritableJobError: The folder cannot be written.
+    """
+    folder = Path(folder)
+    content = {
+        "format": FORMAT,
+        "version": VERSION,
+        "model": model,
+        "num_stages": num_stages,
+        "objective": objective,
+        "solver": solver,
+        "stage_of": [int(stage) for stage in stage_of],
+        "profile": dict(profile),
+        "files": {
+            name: {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+            for name, data in sorted(files.items())
+        },
+        "segments": list(segments),
+    }
+    job = checked_job(folder, content)
+    text = json.dumps(content, allow_nan=False) + "\n"
+    everything = {**files, JOB_FILE: text.encode("ascii")}
+    if not _vacant(folder):
+        return _same_or_raise(folder, job)
+    staging = folder.parent / f".{folder.name}.{os.getpid()}-{secrets.token_hex(4)}"
+    try:
+        staging.mkdir()
+        for name, data in everything.items():
+            _write_durably(staging / name, data)
+        try:
+            staging.replace(folder)
+        except OSError:
+            if _vacant(folder):
+                raise
+            return _same_or_raise(folder, job)  # somebody else wrote it meanwhile
+    except OSError as error:
+        raise UnwritableJobError(folder, f"it cannot be written ({error.strerror or error})") from error
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    return job
+
+
+def read_job(folder: Union[str, Path]) -> Job:
+    """Read a job folder and check every file it lists.
+
+    Files that it does not list are none of its business.
+
+    Raises:
+        InvalidJobError: `job.json` is missing, cut short or not of this format and version; a key is missing, unknown
+            or of the wrong type; a file is missing or its sha256 differs. The message names it.
+    """
+    folder = Path(folder)
+    job = checked_job(folder, _parse(folder))
+    for file in job.files:
+        path = folder / file.name
+        try:
+            size = path.stat().st_size
+            if size != file.num_bytes:
+                raise InvalidJobError(folder, f"file {file.name!r} has {size} bytes, {file.num_bytes} are expected")
+            found = _sha256(path)
+        except FileNotFoundError as error:
+            raise InvalidJobError(folder, f"file {file.name!r} is missing") from error
+        except OSError as error:
+            raise InvalidJobError(folder, f"file {file.name!r} cannot be read ({error.strerror})") from error
+        if found != file.sha256:
+            raise InvalidJobError(folder, f"file {file.name!r} has sha256 {found}, {file.sha256} is expected")
+    return job
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def _parse(folder: Path) -> Any:
+    path = folder / JOB_FILE
+    try:
+        size = path.stat().st_size
+        if size > _MAX_JOB_BYTES:
+            raise InvalidJobError(folder, f"{JOB_FILE} has {size} bytes, at most {_MAX_JOB_BYTES} are read")
+        text = path.read_bytes().decode("utf-8")
+    except FileNotFoundError as error:
+        why = f"{JOB_FILE} is missing" if folder.is_dir() else "there is no such folder"
+        raise InvalidJobError(folder, why) from error
+    except OSError as error:
+        raise InvalidJobError(folder, f"{JOB_FILE} cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise InvalidJobError(folder, f"{JOB_FILE} is not text ({error.reason} at byte {error.start})") from error
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidJobError(folder, f"{JOB_FILE} is not JSON, perhaps it was cut short ({error})") from error
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        for block in iter(lambda: file.read(2**20), b""):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+def _vacant(folder: Path) -> bool:
+    """Tell whether nothing is there, or an empty folder."""
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        return False
+    return not folder.exists() or not any(folder.iterdir())
+
+
+def _same_or_raise(folder: Path, wanted: Job) -> Job:
+    try:
+        found = read_job(folder)
+    except InvalidJobError as error:
+        raise JobExistsError(folder, f"it exists and is not this job; choose another folder ({error.why})") from error
+    if found != wanted:
+        raise JobExistsError(folder, "it exists and holds another job; choose another folder or remove it")
+    return found
+
+
+def _write_durably(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())

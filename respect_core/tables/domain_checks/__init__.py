@@ -1,0 +1,21 @@
+"""What a table must obey beyond its schema, as computed columns: one column a rule, judged by `tasks.quality`."""
+
+from respect_core.tables.domain_checks.columns import DomainColumns
+from respect_core.tables.domain_checks.flat import FlatGraphs, flatten_graphs
+from respect_core.tables.domain_checks.graphs import graph_checks, op_checks, tensor_checks
+from respect_core.tables.domain_checks.labels import label_checks
+from respect_core.tables.domain_checks.runs import benchmark_checks, training_checks
+from respect_core.tables.domain_checks.schedules import schedule_checks
+
+__all__ = [
+    "DomainColumns",
+    "FlatGraphs",
+    "benchmark_checks",
+    "flatten_graphs",
+    "graph_checks",
+    "label_checks",
+    "op_checks",
+    "schedule_checks",
+    "tensor_checks",
+    "training_checks",
+]

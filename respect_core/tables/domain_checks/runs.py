@@ -1,0 +1,58 @@
+"""Rules of the tables `benchmarks` and `training`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from respect_core.graph import BoolArray
+from respect_core.tables.benchmarks import BENCHMARKS
+from respect_core.tables.domain_checks.columns import DomainColumns, equals, holds, is_null, numbers
+
+SIMULATED: Final = "simulated"
+"""Name of the one runner that involves no device."""
+
+_TOLERANCE: Final = 1e-6
+"""Relative difference of two sums of the same times that floating point may cause."""
+
+
+def benchmark_checks(benchmarks: pa.Table) -> DomainColumns:
+    """Check timed inferences.
+
+    Returns:
+        For every row: `is_simulated` tells the truth; items of a run are numbered from 0 without a hole; the first item
+        has no interval and every other one has; one item at a time, an item leaves no sooner after the one before than
+        it takes itself; and in a simulated full pipeline it leaves no later than that.
+    """
+    simulated = equals(benchmarks, "runner", SIMULATED)
+    item, interval, latency = (numbers(benchmarks, name) for name in ("item", "interval_us", "latency_us"))
+    timed = ~is_null(benchmarks, "interval_us")
+    slack = _TOLERANCE * latency
+    one_at_a_time = equals(benchmarks, "mode", "latency")
+    return DomainColumns(
+        columns={
+            "simulated_is_marked": holds(numbers(benchmarks, "is_simulated").astype(np.bool_) == simulated),
+            "items_contiguous": holds(_contiguous(benchmarks, BENCHMARKS.key, "item")),
+            "interval_but_for_first": holds(timed == (item > 0)),
+            "latency_positive": holds(latency > 0),
+            "latency_mode_not_overlapping": holds(interval >= latency - slack, timed & one_at_a_time),
+            "pipelined_interval_within_latency": holds(
+                interval <= latency + slack, timed & simulated & equals(benchmarks, "mode", "pipelined")
+            ),
+        }
+    )
+
+
+def training_checks(training: pa.Table) -> DomainColumns:
+    """Check that the epochs of every run are numbered from 0 without a hole."""
+    return DomainColumns(columns={"epochs_contiguous": holds(_contiguous(training, ("run_id", "epoch"), "epoch"))})
+
+
+def _contiguous(table: pa.Table, key: tuple[str, ...], index: str) -> BoolArray:
+    """Tell where an index is below the number of rows of its group, which with a unique key leaves no hole."""
+    frame = table.select(list(key)).to_pandas()
+    group = [name for name in key if name != index]
+    sizes = frame.groupby(group, dropna=False, observed=True)[index].transform("size")
+    return np.asarray((frame[index] < sizes).to_numpy(dtype=np.bool_, na_value=False))

@@ -1,0 +1,95 @@
+"""What a host with devices imports: Python 3.9 syntax, nothing but the standard library and NumPy."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+HOST_PART = ("__init__", "errors", "events", "job", "job_format", "protocol")
+
+USE_IT = """
+import sys
+from importlib.abc import MetaPathFinder
+
+ALLOWED = set(sys.argv[1].split(",")) | {"numpy", "hardware_runners"}
+
+class Block(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] not in ALLOWED:
+            raise ImportError(f"{name} is not to be had on a device host")
+
+sys.meta_path.insert(0, Block())
+sys.path.insert(0, sys.argv[2])
+from pathlib import Path
+from hardware_runners.errors import InvalidPlanError
+from hardware_runners.events import simulate_line
+from hardware_runners.job import read_job, write_job
+from hardware_runners.protocol import Inference, PipelineRunner, TimingPlan, Timings, host_text
+
+folder = Path(sys.argv[3]) / "job"
+job = write_job(folder, model="m", num_stages=2, objective="throughput", solver="s", stage_of=[0, 1],
+                profile={"name": "p", "overlap": 0.5}, files={"graph.json": b"{}"})
+assert read_job(folder) == job
+try:
+    TimingPlan(repeats=-1)
+except InvalidPlanError:
+    pass
+timings = Timings(runner="r", is_simulated=False, device="d", host=host_text(), versions={}, num_stages=2,
+                  latency=(Inference(0, 3),), stage_ns=((1, 2),), pipelined=())
+assert timings.rows(job)[0]["latency_us"] == 0.003
+assert simulate_line([1, 2], [1], 2).leave_ns[-1] == (2, 5)
+loaded = {name.partition(".")[0] for name in sys.modules}
+assert not loaded & {"respect_core", "pandas", "pyarrow", "torch"}, loaded
+print("fine", sys.version_info[:2])
+"""
+
+
+def _use_it(python: str, allowed: set[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [python, "-I", "-S", "-c", USE_IT, ",".join(sorted(allowed)), str(ROOT), str(folder)],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("module", HOST_PART)
+def test_the_host_part_is_python_3_9(module: str) -> None:
+    source = (ROOT / "hardware_runners" / f"{module}.py").read_text(encoding="utf-8")
+    tree = ast.parse(source, filename=module, feature_version=(3, 9))
+    future = {a.name for node in tree.body if isinstance(node, ast.ImportFrom) for a in node.names}
+    uses_types = any(isinstance(node, ast.AnnAssign | ast.FunctionDef) for node in ast.walk(tree))
+    assert "annotations" in future or not uses_types
+    for node in ast.walk(tree):
+        assert not isinstance(node, ast.Match), "match statements need Python 3.10"
+        if isinstance(node, ast.Call):
+            keywords = {keyword.arg for keyword in node.keywords}
+            assert not keywords & {"kw_only", "slots", "strict"}, f"line {node.lineno} needs Python 3.10"
+
+
+def test_the_host_part_runs_where_every_other_import_is_blocked(tmp_path: Path) -> None:
+    done = _use_it(sys.executable, set(sys.stdlib_module_names), tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("fine")
+
+
+def _a_python_3_9() -> str | None:
+    named = shutil.which("python3.9")
+    candidates = [*([named] if named else []), *map(str, Path.home().glob(".pyenv/versions/3.9*/bin/python3.9"))]
+    for candidate in candidates:
+        if subprocess.run([candidate, "-c", ""], capture_output=True, check=False).returncode == 0:
+            return candidate
+    return None
+
+
+def test_the_host_part_runs_on_a_real_python_3_9(tmp_path: Path) -> None:
+    python = _a_python_3_9()
+    if python is None:
+        pytest.skip("there is no Python 3.9 here; the test with blocked imports stands in for it")
+    done = _use_it(python, set(sys.stdlib_module_names), tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "(3, 9)" in done.stdout
