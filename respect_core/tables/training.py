@@ -11,7 +11,7 @@ TRAINING = TableSchema(
     key=("run_id", "epoch"),
     columns=(
         text("run_id", "Run in the MLflow tracking store."),
-        count("epoch", "Number of the epoch, from 0."),
+        count("epoch", "Number of the epoch, from 1.", minimum=1),
         real("train_cost", "Mean cost (1 - cosine) of the sampled orders."),
         real("baseline_cost", "Mean cost of the baseline on the same graphs."),
         real("validation_cost", "Mean cost of the greedy orders on the validation graphs."),

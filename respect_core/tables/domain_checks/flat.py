@@ -70,9 +70,8 @@ class FlatGraphs:
         base = self.op_start[graph_of[known]]
         num_ops = max(1, self.param_bytes.size)
         pairs = np.sort((base + producer[known]) * num_ops + base + self.read_op[known])
-        pairs = pairs[
-            np.append(True, pairs[1:] != pairs[:-1])[: pairs.size]
-        ]  # far faster here than np.unique's hashing
+        first = np.append(True, pairs[1:] != pairs[:-1])[: pairs.size]
+        pairs = pairs[first]  # far faster than np.unique, which hashes
         return pairs // num_ops, pairs % num_ops
 
 

@@ -1,0 +1,129 @@
+"""What `respect schedule MODEL` does: one model, one schedule, no platform."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from flows.options import EXIT_NO_SCHEDULE, print_json
+from respect_core.constraints import Constraints, load_constraints
+from respect_core.device import MIB, load_profile
+from respect_core.errors import UnknownNameError
+from respect_core.objective import check_objective
+from respect_core.solve.comparison import open_solver
+from respect_core.solve.protocol import Problem, SolveOptions, SolveResult, result_row
+from respect_core.solve.registry import POLICY, SOLVERS, solver_names
+from respect_core.solve.warm_up import warm_up
+from respect_core.sources.catalog import resolve_model
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleRequest:
+    """The options of the command, as given."""
+
+    model: str
+    stages: int
+    objective: str
+    device: str
+    solver: str
+    time_limit: float
+    constraint: tuple[str, ...]
+    constraints: Path | None
+    ratio: int
+    seed: int
+    checkpoint: Path | None
+    home: Path | None
+
+
+def schedule_model(request: ScheduleRequest, as_json: bool) -> None:
+    """Solve one problem and print the schedule; exit with 3 where there is none."""
+    problem = _problem(request)
+    options = SolveOptions(time_limit_s=request.time_limit, seed=request.seed)
+    solver = open_solver(request.solver, _checkpoint(request))
+    warm_up(solver, problem)
+    result = solver.solve(problem, options)
+    row = result_row(problem, result)
+    if as_json:
+        print_json(row)
+    else:
+        _print(problem, result, row)
+    if result.stage_of is None:
+        raise typer.Exit(EXIT_NO_SCHEDULE)
+
+
+def _problem(request: ScheduleRequest) -> Problem:
+    objective = check_objective(request.objective)
+    if request.solver not in solver_names():
+        raise UnknownNameError("solver", request.solver, solver_names())
+    profile = load_profile(request.device)
+    constraints = Constraints.named(request.constraint)
+    graph = resolve_model(request.model)
+    if request.constraints is not None:
+        constraints = load_constraints(request.constraints, graph, constraints)
+    return Problem(
+        graph=graph,
+        num_stages=request.stages,
+        objective=objective,
+        profile=profile,
+        constraints=constraints,
+        ratio=request.ratio,
+    )
+
+
+def _checkpoint(request: ScheduleRequest) -> Path | None:
+    """Return the policy's checkpoint: the given one, else the registered champion's."""
+    if request.solver != POLICY or request.solver in SOLVERS:
+        return None
+    if request.checkpoint is not None:
+        return request.checkpoint
+    from tasks.tracking import champion_checkpoint
+
+    from tasks.home import Home
+
+    home = Home.at(request.home)
+    home.prepare_environment()
+    return champion_checkpoint(home.path)
+
+
+def _print(problem: Problem, result: SolveResult, row: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    bound = row["lower_bound"]
+    unit = "µs" if problem.objective == "throughput" else ("B" if problem.objective == "peak-memory" else "")
+    proof = f"bound {bound:,} {unit}, gap {row['gap']:.2%}" if row["gap"] is not None else "no bound proven"
+    console.print(
+        f"[bold]{row['model']}[/bold]: {row['num_ops']} ops over {row['num_stages']} stages, {row['objective']}, "
+        f"{row['device']}, solver {row['solver']}: [bold]{row['status']}[/bold] in {row['solve_seconds']:.3f} s"
+        + (f" ({proof})" if result.stage_of else ""),
+        highlight=False,
+    )
+    if row["message"]:
+        console.print(row["message"], highlight=False)
+    if result.numbers is None:
+        return
+    table = Table(box=None, pad_edge=False)
+    for heading in ("stage", "ops", "parameters", "8 MiB", "in", "out", "modelled time"):
+        table.add_column(heading, justify="right")
+    for k in range(problem.num_stages):
+        size = row["param_bytes"][k]
+        table.add_row(
+            str(k),
+            str(row["stage_of"].count(k)),
+            f"{size / MIB:.3f} MiB",
+            f"{size / (8 * MIB):.0%}",
+            f"{row['input_bytes'][k] / 1024:.0f} KiB",
+            f"{row['output_bytes'][k] / 1024:.0f} KiB",
+            f"{row['time_us'][k] / 1000:.2f} ms",
+        )
+    console.print(table)
+    console.print(
+        f"peak memory {row['peak_param_bytes'] / MIB:.3f} MiB, "
+        f"communication {row['communication_bytes'] / 1024:.0f} KiB, "
+        f"modelled bottleneck {row['bottleneck_us'] / 1000:.2f} ms, latency {row['latency_us'] / 1000:.2f} ms",
+        highlight=False,
+    )

@@ -1,0 +1,174 @@
+"""What `respect doctor` looks at: each check returns findings, each finding comes with the way out."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Final, Literal
+
+from respect_core.errors import RespectError
+from tasks.home import TELEMETRY_OFF, Home
+
+Level = Literal["ok", "warning", "error"]
+
+NEEDED: Final = (
+    "prefect",
+    "mlflow",
+    "great-expectations",
+    "pandas",
+    "pyarrow",
+    "numpy",
+    "networkx",
+    "numba",
+    "ortools",
+    "torch",
+)
+FREE_SPACE_BYTES: Final = 2 * 2**30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing looked at."""
+
+    check: str
+    level: Level
+    what: str
+    way_out: str = ""
+
+
+def run_checks(home: Home) -> list[Finding]:
+    """Run every check; none of them starts work or changes anything but a probe file in the home folder."""
+    checks: tuple[Callable[[Home], Iterator[Finding]], ...] = (
+        _python,
+        _packages,
+        _home,
+        _models,
+        _datasets,
+        _stores,
+        _coral,
+        _telemetry,
+    )
+    return [finding for check in checks for finding in check(home)]
+
+
+def _python(home: Home) -> Iterator[Finding]:
+    version = ".".join(map(str, sys.version_info[:3]))
+    tested = sys.version_info[:2] == (3, 11)
+    level: Level = "ok" if tested else "warning"
+    yield Finding(check="python", level=level, what=f"Python {version}", way_out="" if tested else "3.11 is tested")
+
+
+def _packages(home: Home) -> Iterator[Finding]:
+    found, missing = [], []
+    for name in NEEDED:
+        try:
+            found.append(f"{name} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            missing.append(name)
+    yield Finding(check="packages", level="ok", what=", ".join(found))
+    if missing:
+        way_out = "run `make install`, or pip install them with --constraint constraints.txt"
+        yield Finding(check="packages", level="error", what=f"missing: {', '.join(missing)}", way_out=way_out)
+
+
+def _home(home: Home) -> Iterator[Finding]:
+    try:
+        home.check_writable()
+    except RespectError as error:
+        yield Finding(
+            check="home", level="error", what=str(error), way_out="choose another with --home or RESPECT_HOME"
+        )
+        return
+    free = shutil.disk_usage(home.path).free
+    what = f"{home.path} can be written, {free / 2**30:.1f} GiB free"
+    if free < FREE_SPACE_BYTES:
+        yield Finding(check="home", level="warning", what=what, way_out="a nightly run wants 2 GiB: free some space")
+    else:
+        yield Finding(check="home", level="ok", what=what)
+
+
+def _models(home: Home) -> Iterator[Finding]:
+    from respect_core.sources.catalog import IMAGENET_MODELS, load_model
+
+    try:
+        ops = sum(load_model(name).num_ops for name in IMAGENET_MODELS)
+    except RespectError as error:
+        yield Finding(
+            check="models", level="error", what=str(error), way_out="restore datasets/imagenet from the project"
+        )
+        return
+    yield Finding(check="models", level="ok", what=f"{len(IMAGENET_MODELS)} committed models, {ops} ops")
+
+
+def _datasets(home: Home) -> Iterator[Finding]:
+    from respect_core.tables.catalogue import TABLES
+
+    rows = []
+    for schema in TABLES.values():
+        dataset = home.dataset(schema)
+        try:
+            dataset.verify()
+            partitions = dataset.partitions()
+        except RespectError as error:
+            yield Finding(
+                check="datasets", level="error", what=str(error), way_out="see the message; nothing is overwritten"
+            )
+            continue
+        if partitions:
+            rows.append(f"{schema.name} {sum(p.rows for p in partitions.values())} rows")
+    yield Finding(check="datasets", level="ok", what=", ".join(rows) or "nothing published yet")
+
+
+def _stores(home: Home) -> Iterator[Finding]:
+    from tasks.tracking import champion_checkpoint
+
+    server = os.environ.get("PREFECT_API_URL")
+    yield Finding(
+        check="prefect", level="ok", what=f"server {server}" if server else "embedded server, started by each run"
+    )
+    try:
+        champion = champion_checkpoint(home.path)
+    except RespectError as error:
+        yield Finding(check="policy", level="warning", what=str(error), way_out="run `respect nightly`")
+        return
+    yield Finding(check="policy", level="ok", what=f"champion {champion.name}")
+
+
+def _coral(home: Home) -> Iterator[Finding]:
+    compiler = shutil.which("edgetpu_compiler")
+    yield Finding(
+        check="edgetpu_compiler",
+        level="ok" if compiler else "warning",
+        what=compiler or "not on the PATH",
+        way_out="" if compiler else "only needed to compile segments; everything else works without it",
+    )
+    try:
+        version = metadata.version("pycoral")
+    except metadata.PackageNotFoundError:
+        devices = [str(path) for path in sorted(Path("/dev").glob("apex_*"))]
+        yield Finding(
+            check="coral", level="ok", what=f"pycoral is not installed; PCIe devices: {', '.join(devices) or 'none'}"
+        )
+        return
+    if version.startswith("0."):
+        yield Finding(
+            check="coral",
+            level="error",
+            what=f"pycoral {version} is PyPI's package of that name, which has nothing to do with Coral devices",
+            way_out="pip uninstall pycoral; Coral's own comes from Coral's package index",
+        )
+    else:
+        yield Finding(check="coral", level="ok", what=f"pycoral {version}")
+
+
+def _telemetry(home: Home) -> Iterator[Finding]:
+    on = [name for name, off in TELEMETRY_OFF.items() if os.environ.get(name, off) != off]
+    if on:
+        yield Finding(check="telemetry", level="warning", what=f"switched on by {', '.join(on)}", way_out="unset them")
+    else:
+        yield Finding(check="telemetry", level="ok", what="off")

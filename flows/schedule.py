@@ -1,0 +1,54 @@
+"""Flow `schedule`: the ten ImageNet models scheduled by every solver."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from prefect import flow, get_run_logger
+
+from respect_core.tables.files import sha256_of
+from tasks.home import Home
+from tasks.plan import RunPlan
+from tasks.progress import run_shards, task_runner
+from tasks.publishing import Published
+from tasks.schedule import ScheduleSet, publish_schedules, schedule_shard, schedules_published
+from tasks.sizes import SizeName
+from tasks.tracking import NoChampionError, champion_checkpoint
+
+
+@flow(flow_run_name="schedule-{size}-s{seed}", task_runner=task_runner())
+def schedule(size: SizeName = "smoke", seed: int = 0, home: str | None = None) -> Published:
+    """Schedule the ten ImageNet models for K = 4, 5, 6 by every solver, check and publish the schedules.
+
+    Args:
+        size: Deadline of a solve: smoke, nightly or full.
+        seed: Seed of the random orders.
+        home: Folder of all state; RESPECT_HOME if empty.
+    """
+    at = Home.at(home)
+    at.check_writable()
+    checkpoint: Path | None
+    try:
+        checkpoint = champion_checkpoint(at.path)
+    except NoChampionError as error:
+        get_run_logger().warning("the policy is left out: %s", error)
+        checkpoint = None
+    plan = RunPlan.of(size, seed)
+    return ensure_schedules(at, plan.schedules(sha256_of(checkpoint) if checkpoint else None), checkpoint)
+
+
+def ensure_schedules(home: Home, schedules: ScheduleSet, checkpoint: Path | None) -> Published:
+    """Publish one set of schedules unless it is published already (inside a flow)."""
+    log = get_run_logger()
+    done = schedules_published(home, schedules)
+    if done is not None:
+        log.info("schedules %s: unchanged, %d rows reused", schedules.partition, done.rows)
+        return done
+    calls = [
+        {"home": home.path, "schedules": schedules, "model": model, "checkpoint": checkpoint}
+        for model in schedules.models
+    ]
+    run_shards(schedule_shard, calls, "models scheduled", log)
+    done = publish_schedules(home.path, schedules)
+    log.info("schedules %s: %d rows published", done.partition, done.rows)
+    return done

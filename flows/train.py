@@ -1,0 +1,53 @@
+"""Flow `train`: train the policy, register it, and promote it if it is no worse."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from prefect import flow, get_run_logger
+
+from flows.label import ensure_labels
+from respect_core.errors import QualityError
+from tasks.home import Home
+from tasks.plan import RunPlan
+from tasks.policy_gate import GateDecision
+from tasks.progress import task_runner
+from tasks.sizes import SizeName
+from tasks.train import TrainedPolicy, judge_policy, train_policy, trained_before
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainResult:
+    """What the flow returns."""
+
+    policy: TrainedPolicy
+    decision: GateDecision | None
+    """None where the policy had been trained and judged before."""
+
+
+@flow(flow_run_name="train-{size}-s{seed}", task_runner=task_runner())
+def train(size: SizeName = "smoke", seed: int = 0, home: str | None = None) -> TrainResult:
+    """Train the policy on exact labels, log and register it, and promote it to champion if it is no worse.
+
+    Args:
+        size: How long to train: smoke, nightly or full.
+        seed: Seed of the training graphs and of the training.
+        home: Folder of all state; RESPECT_HOME if empty.
+    """
+    at = Home.at(home)
+    at.check_writable()
+    log = get_run_logger()
+    plan = RunPlan.of(size, seed)
+    training, evaluation = plan.training, plan.labels_of(plan.evaluation_graphs)
+    known = trained_before(at, training)
+    if known is not None:
+        log.info("policy version %s: trained on the same labels with the same settings, reused", known.version)
+        return TrainResult(policy=known, decision=None)
+    for labels in (training.labels, evaluation):
+        ensure_labels(at, labels)
+    policy = train_policy(at.path, training)
+    decision = judge_policy(at.path, evaluation)
+    log.info("candidate %s: %s", policy.version, decision.reason)
+    if decision.candidate.illegal:
+        raise QualityError("policy", [f"candidate {policy.version}: {decision.reason}"])
+    return TrainResult(policy=policy, decision=decision)

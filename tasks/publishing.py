@@ -1,0 +1,105 @@
+"""From staged parts to published partitions: audit every table of a set, then publish them all, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+from prefect.artifacts import create_markdown_artifact
+
+from respect_core.errors import QualityError
+from respect_core.tables.domain_checks import DomainColumns
+from respect_core.tables.table import TableSchema
+from tasks.audit_report import AuditReport
+from tasks.home import Home
+from tasks.quality import Domain, audit
+
+Checks: TypeAlias = Mapping[str, Callable[[Mapping[str, pa.Table]], DomainColumns]]
+"""For a table's name, how its domain columns follow from the staged tables of the set."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """One published partition, as tasks pass it on."""
+
+    table: str
+    partition: str
+    rows: int
+    digest: str
+    reused: bool
+    """True where it was published before and nothing had to be done."""
+
+
+def published(home: Home, schema: TableSchema, partition: str) -> Published | None:
+    """Return a partition if it is published and whole.
+
+    Raises:
+        CorruptDatasetError: It is published and a file of it is missing, cut short or foreign.
+    """
+    dataset = home.dataset(schema)
+    found = dataset.partitions().get(partition)
+    if found is None:
+        return None
+    dataset.paths(found)
+    return Published(table=schema.name, partition=partition, rows=found.rows, digest=found.digest, reused=True)
+
+
+def publish_all(
+    home: Home,
+    schemas: Sequence[TableSchema],
+    partition: str,
+    fingerprint: str,
+    facts: dict[str, Any],
+    checks: Checks,
+) -> list[Published]:
+    """Audit the staged partition of several tables together and publish it.
+
+    Args:
+        home: The home folder.
+        schemas: Tables in the order of publishing; one that a killed run had published already is left as it is.
+        partition: Name of the partition, the same in every table.
+        fingerprint: What the staged parts were made with.
+        facts: Settings for the manifests.
+        checks: Domain checks by table name.
+
+    Returns:
+        One entry a table.
+
+    Raises:
+        QualityError: A rule is broken in one of the tables: none is published, all parts are moved aside.
+        CorruptDatasetError: A dataset holds a changed or foreign file; nothing is overwritten.
+    """
+    open_ = [schema for schema in schemas if published(home, schema, partition) is None]
+    stagings = {schema.name: home.dataset(schema).stage(partition, fingerprint) for schema in open_}
+    tables = {
+        schema.name: stagings[schema.name].read() if schema in open_ else home.dataset(schema).read(partition)
+        for schema in schemas
+    }
+    reports = [audit(schema, tables[schema.name], _domain(checks, schema, tables)) for schema in open_]
+    _show(partition, reports)
+    failed = [report for report in reports if not report.passed]
+    if failed:
+        kept = [str(home.dataset(schema).reject(stagings[schema.name])) for schema in open_]
+        raise QualityError(failed[0].table, [line for report in failed for line in report.lines], ", ".join(kept))
+    for schema in open_:
+        home.dataset(schema).publish(stagings[schema.name], facts)
+    results = [published(home, schema, partition) for schema in schemas]
+    return [
+        Published(table=r.table, partition=r.partition, rows=r.rows, digest=r.digest, reused=False)
+        for r in results
+        if r
+    ]
+
+
+def _domain(checks: Checks, schema: TableSchema, tables: Mapping[str, pa.Table]) -> Domain:
+    check = checks.get(schema.name)
+    return None if check is None else lambda _: check(tables)
+
+
+def _show(partition: str, reports: Sequence[AuditReport]) -> None:
+    """Leave the audits as an artifact of the flow run."""
+    if reports:
+        markdown = f"Partition `{partition}`\n\n" + "\n".join(report.markdown() for report in reports)
+        create_markdown_artifact(markdown, key=f"checks-{reports[-1].table.replace('_', '-')}", description=partition)

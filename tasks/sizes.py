@@ -1,0 +1,96 @@
+"""How large a pipeline run is: `smoke` takes minutes, `nightly` hours, `full` the paper's million graphs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final, Literal, get_args
+
+from respect_core.errors import UnknownNameError
+from respect_core.policy.config import PointerConfig, TrainConfig
+
+SizeName = Literal["smoke", "nightly", "full"]
+
+STAGES: Final = (4, 5, 6)
+"""Numbers of Edge TPUs that labels, schedules and benchmarks cover."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipelineSize:
+    """Everything that differs between a quick look and a long run."""
+
+    name: SizeName
+    family: str
+    """Generator family of the training graphs."""
+    num_graphs: int
+    """Training graphs."""
+    shard_graphs: int
+    """Graphs a task."""
+    evaluation_graphs: int
+    """Graphs of the frozen evaluation set, never trained on."""
+    train: TrainConfig
+    """How the policy is trained; its seed is replaced by the run's."""
+    pointer: PointerConfig
+    """Sizes of the network."""
+    label_time_limit_s: float
+    """Deadline of one label."""
+    schedule_time_limit_s: float
+    """Deadline of one solver for one model and K."""
+    benchmark_items: int
+    """Timed inferences of a benchmark."""
+
+    def train_config(self, seed: int) -> TrainConfig:
+        """Return the training settings with this seed."""
+        return replace(self.train, seed=seed)
+
+
+SMOKE: Final = TrainConfig(epochs=20)
+
+SIZES: Final[dict[SizeName, PipelineSize]] = {
+    "smoke": PipelineSize(
+        name="smoke",
+        family="local",
+        num_graphs=240,
+        shard_graphs=120,
+        evaluation_graphs=40,
+        train=SMOKE,
+        pointer=PointerConfig(),
+        label_time_limit_s=20,
+        schedule_time_limit_s=15,
+        benchmark_items=50,
+    ),
+    "nightly": PipelineSize(
+        name="nightly",
+        family="local",
+        num_graphs=20_000,
+        shard_graphs=500,
+        evaluation_graphs=40,
+        train=TrainConfig(),
+        pointer=PointerConfig(),
+        label_time_limit_s=60,
+        schedule_time_limit_s=60,
+        benchmark_items=500,
+    ),
+    "full": PipelineSize(
+        name="full",
+        family="paper",
+        num_graphs=1_000_000,
+        shard_graphs=2000,
+        evaluation_graphs=40,
+        train=TrainConfig(),
+        pointer=PointerConfig(),
+        label_time_limit_s=60,
+        schedule_time_limit_s=300,
+        benchmark_items=1000,
+    ),
+}
+
+EVALUATION_SEED: Final = 9001
+"""Seed of the frozen evaluation graphs, the same at every size so that champions of different nights compare."""
+
+
+def get_size(name: str) -> PipelineSize:
+    """Return a size by name or raise `UnknownNameError`."""
+    for size in get_args(SizeName):
+        if size == name:
+            return SIZES[size]
+    raise UnknownNameError("size", name, list(SIZES))

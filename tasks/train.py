@@ -1,0 +1,183 @@
+"""Training: labels in, a registered policy out, and the gate that decides whether it is used."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.compute as pc
+from prefect import get_run_logger, task
+from prefect.artifacts import create_markdown_artifact
+from prefect.cache_policies import NO_CACHE
+
+from respect_core.policy.config import PointerConfig, TrainConfig
+from respect_core.policy.evaluate import EvaluationCase
+from respect_core.solve.protocol import Problem
+from respect_core.tables.domain_checks import training_checks
+from respect_core.tables.fingerprint import fingerprint
+from respect_core.tables.graph_rows import GraphTables, tables_to_graphs
+from respect_core.tables.labels import LABELS
+from respect_core.tables.training import TRAINING
+from tasks.generate import GRAPH_SCHEMAS
+from tasks.home import Home
+from tasks.label import LabelSet
+from tasks.policy_gate import GateDecision, promote_if_better
+from tasks.publishing import Checks, Published, publish_all, published
+from tasks.tracking import Tracking
+
+if TYPE_CHECKING:
+    from respect_core.graph import DnnGraph
+    from respect_core.policy.examples import TrainingExample
+    from respect_core.policy.train import EpochResult
+
+TRAINING_VERSION = "1"
+"""Raise it when the same settings and labels would train another policy."""
+
+FINGERPRINT_TAG = "training_fingerprint"
+VALIDATION_FRACTION = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """One training: its labels and its settings."""
+
+    labels: LabelSet
+    config: TrainConfig
+    pointer: PointerConfig
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of what determines the trained policy."""
+        return fingerprint(
+            labels=self.labels.fingerprint,
+            config=asdict(self.config),
+            pointer=asdict(self.pointer),
+            version=TRAINING_VERSION,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedPolicy:
+    """A policy in the registry."""
+
+    version: str
+    """Version of the registered model."""
+    run_id: str
+    training: Published
+    """Its curve in the table `training`."""
+    reused: bool
+    """True where an earlier run had trained exactly this."""
+
+
+def labelled_graphs(home: Home, labels: LabelSet) -> list[tuple[DnnGraph, dict[str, Any]]]:
+    """Return every graph with each of its proven labels, a row of the table `labels`."""
+    tables = {schema.name: home.dataset(schema).read(labels.graphs.partition) for schema in GRAPH_SCHEMAS}
+    graphs = {graph.name: graph for graph in tables_to_graphs(GraphTables(**tables))}
+    rows = home.dataset(LABELS).read(labels.partition).filter(pc.field("status") == "optimal").to_pylist()
+    return [(graphs[row["graph_id"]], row) for row in rows]
+
+
+def evaluation_cases(home: Home, labels: LabelSet) -> list[EvaluationCase]:
+    """Return the proven labels of a set as cases to judge a policy by."""
+    return [
+        EvaluationCase(
+            problem=Problem.of(graph, row["num_stages"], row["objective"]), optimal_peak_bytes=row["peak_param_bytes"]
+        )
+        for graph, row in labelled_graphs(home, labels)
+    ]
+
+
+def trained_before(home: Home, training: Training) -> TrainedPolicy | None:
+    """Return the registered policy of exactly this training, if there is one and its curve is published."""
+    found = Tracking(home.path).find_version(FINGERPRINT_TAG, training.fingerprint)
+    if found is None:
+        return None
+    version, run_id = found
+    curve = published(home, TRAINING, _partition(run_id))
+    return TrainedPolicy(version=version, run_id=run_id, training=curve, reused=True) if curve else None
+
+
+@task(task_run_name="train-policy", cache_policy=NO_CACHE)
+def train_policy(home: Path, training: Training) -> TrainedPolicy:
+    """Train on the published labels, log to MLflow, register the best network as `candidate`, publish the curve."""
+    from respect_core.policy.examples import split_examples
+    from respect_core.policy.train import train
+
+    at, log = Home(path=home), get_run_logger()
+    tracking = Tracking(home)
+    examples = _examples(at, training.labels)
+    learn, validate = split_examples(examples, VALIDATION_FRACTION, training.config.seed)
+    folder = at.checkpoints / training.fingerprint
+    folder.mkdir(parents=True, exist_ok=True)
+    params = {**training.config.as_params(), **asdict(training.pointer), "examples": len(learn)}
+    with tracking.run("train-policy", params, {FINGERPRINT_TAG: training.fingerprint}) as run_id:
+        dataset = at.dataset(LABELS)
+        partition = dataset.partition(training.labels.partition)
+        tracking.log_dataset(run_id, "labels", partition.digest, partition.name)
+
+        def on_epoch(result: EpochResult) -> None:
+            tracking.log_epoch(run_id, result)
+            log.info(
+                "epoch %d of at most %d: cost %.4f, validation gap %.2f %%, %.1f s",
+                result.epoch,
+                training.config.epochs,
+                result.validation_cost,
+                100 * result.validation_gap,
+                result.epoch_seconds,
+            )
+
+        outcome = train(
+            learn, validate, folder=folder, config=training.config, pointer=training.pointer, on_epoch=on_epoch
+        )
+        log.info(
+            "best epoch %d: validation gap %.2f %% (untrained %.2f %%)",
+            outcome.best_epoch,
+            100 * outcome.best_gap,
+            100 * outcome.untrained_gap,
+        )
+        tracking.log_metrics(run_id, {"best_gap": outcome.best_gap, "untrained_gap": outcome.untrained_gap})
+        curve = _publish_curve(at, training, run_id, outcome.epochs)
+        version = tracking.register_policy(run_id, outcome.checkpoint, learn[0].graph, learn[0].num_stages)
+        tracking.tag_version(version, {FINGERPRINT_TAG: training.fingerprint})
+    return TrainedPolicy(version=version, run_id=run_id, training=curve, reused=False)
+
+
+@task(task_run_name="gate", cache_policy=NO_CACHE)
+def judge_policy(home: Path, evaluation: LabelSet) -> GateDecision:
+    """Compare candidate and champion on the frozen evaluation set and promote the candidate if it is no worse."""
+    at = Home(path=home)
+    decision = promote_if_better(Tracking(home), evaluation_cases(at, evaluation))
+    verdict = "promoted to champion" if decision.promoted else "not promoted"
+    create_markdown_artifact(
+        f"Candidate {decision.candidate_version} **{verdict}**: {decision.reason}",
+        key="policy-gate",
+        description=f"Evaluation set {decision.evaluation_digest[:16]}, {decision.candidate.cases} problems",
+    )
+    return decision
+
+
+def _examples(home: Home, labels: LabelSet) -> list[TrainingExample]:
+    from respect_core.policy.examples import TrainingExample
+
+    return [
+        TrainingExample(
+            graph=graph,
+            num_stages=row["num_stages"],
+            stage_of=row["stage_of"],
+            optimal_peak_bytes=row["peak_param_bytes"],
+        )
+        for graph, row in labelled_graphs(home, labels)
+    ]
+
+
+def _partition(run_id: str) -> str:
+    return f"run=r{run_id}"
+
+
+def _publish_curve(home: Home, training: Training, run_id: str, epochs: tuple[EpochResult, ...]) -> Published:
+    staging = home.dataset(TRAINING).stage(_partition(run_id), training.fingerprint)
+    staging.write(0, TRAINING.table([{"run_id": run_id, **asdict(epoch)} for epoch in epochs]))
+    checks: Checks = {TRAINING.name: lambda tables: training_checks(tables[TRAINING.name])}
+    facts = {"labels": training.labels.partition, "config": training.config.as_params()}
+    return publish_all(home, (TRAINING,), _partition(run_id), training.fingerprint, facts, checks)[0]
