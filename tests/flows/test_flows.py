@@ -1,0 +1,175 @@
+"""The flows on a real embedded server: the whole chain, what is reused, what is refused, what survives a kill."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from respect_core.errors import CorruptDatasetError, QualityError, SolverFailedError
+from respect_core.tables.benchmarks import BENCHMARKS
+from respect_core.tables.graphs import GRAPHS
+from respect_core.tables.labels import LABELS
+from respect_core.tables.ops import OPS
+from respect_core.tables.schedules import SCHEDULES
+from respect_core.tables.tensors import TENSORS
+from respect_core.tables.training import TRAINING
+from tasks.home import Home
+from tasks.plan import RunPlan
+from tasks.tracking import Tracking
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("prefect_server", "tiny")]
+
+
+def test_nightly_runs_end_to_end_and_reuses_what_is_unchanged(home: Home) -> None:
+    from flows.nightly import nightly
+
+    first = nightly("smoke", 0, str(home.path))
+    assert not any(p.reused for p in (*first.graphs, *first.labels, first.schedules, first.benchmarks))
+    assert first.train.decision is not None and first.train.decision.promoted
+
+    schedules = home.dataset(SCHEDULES).read(first.schedules.partition).to_pylist()
+    solvers = {row["solver"] for row in schedules}
+    assert solvers == {
+        "policy", "order-file", "order-kahn", "order-dfs", "random-orders", "compiler-rule", "ilp",
+    }  # fmt: skip
+    assert {row["num_stages"] for row in schedules} == {4, 5, 6}
+    optimal = {row["num_stages"]: row["peak_param_bytes"] for row in schedules if row["solver"] == "ilp"}
+    assert optimal == {4: 5_965_744, 5: 5_216_744, 6: 4_706_112}
+    benchmarks = home.dataset(BENCHMARKS).read(first.benchmarks.partition).to_pylist()
+    assert benchmarks and all(row["is_simulated"] for row in benchmarks)
+    assert home.dataset(TRAINING).read(first.train.policy.training.partition).num_rows == 2
+
+    report = Path(first.report)
+    assert "Xception" in report.read_text(encoding="utf-8")
+    tracking = Tracking(home.path)
+    logged = tracking.client.list_artifacts(first.train.policy.run_id, "report")
+    assert [Path(entry.path).name for entry in logged] == [report.name]
+    assert tracking.version_of("champion") == first.train.policy.version
+
+    second = nightly("smoke", 0, str(home.path))
+    assert all(p.reused for p in (*second.graphs, *second.labels, second.schedules))
+    assert second.train.policy.reused and second.train.policy.version == first.train.policy.version
+    assert not second.benchmarks.reused
+    for schema in (GRAPHS, OPS, TENSORS, LABELS, SCHEDULES, BENCHMARKS, TRAINING):
+        home.dataset(schema).verify()
+
+
+def test_labels_have_the_same_bytes_on_every_run(home: Home, tmp_path: Path) -> None:
+    from flows.label import label
+
+    first = label("smoke", 0, str(home.path))
+    second = label("smoke", 0, str(tmp_path / "other"))
+    assert [p.digest for p in first] == [p.digest for p in second]
+    assert [p.partition for p in first] == [p.partition for p in second]
+
+
+def test_a_failed_check_names_rule_and_rows_and_publishes_nothing(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    from flows.label import label
+    from respect_core.solve import labelling
+
+    honest = labelling.label_graphs
+
+    def dishonest(*args: Any) -> Any:
+        rows, timings = honest(*args)
+        rows[0] = {**rows[0], "peak_param_bytes": rows[0]["peak_param_bytes"] + 1}
+        return rows, timings
+
+    monkeypatch.setattr("tasks.label.run_in_child", lambda _, function, *args: function(*args))
+    monkeypatch.setattr("tasks.label.label_graphs", dishonest)
+    with pytest.raises(QualityError) as caught:
+        label("smoke", 0, str(home.path))
+    message = str(caught.value)
+    assert "labels" in message and "local-30-s0-0000000" in message and "rejected" in message
+    assert home.dataset(LABELS).partitions() == {}
+    assert list((home.path / "rejected" / "labels").iterdir())
+    monkeypatch.undo()
+    assert label("smoke", 0, str(home.path))[0].rows > 0
+
+
+def test_finished_shards_survive_a_dead_solver_process(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    from flows.label import label
+    from tasks import label as label_tasks
+
+    real = label_tasks.run_in_child
+    calls: list[Any] = []
+
+    def dies_in_the_second_shard(limit_s: float, function: Any, *args: Any) -> Any:
+        calls.append(args)
+        if "00001" in str(args[0]):
+            raise SolverFailedError("the process died (exit code -9), perhaps out of memory")
+        return real(limit_s, function, *args)
+
+    monkeypatch.setattr(label_tasks, "run_in_child", dies_in_the_second_shard)
+    with pytest.raises(SolverFailedError, match="exit code -9"):
+        label("smoke", 0, str(home.path))
+    assert home.dataset(LABELS).partitions() == {}
+
+    again: list[Any] = []
+
+    def counted(limit_s: float, function: Any, *args: Any) -> Any:
+        again.append(str(args[0]))
+        return real(limit_s, function, *args)
+
+    monkeypatch.setattr(label_tasks, "run_in_child", counted)
+    label("smoke", 0, str(home.path))
+    training = RunPlan.of("smoke").training_graphs.partition
+    assert [path for path in again if training in path and "00000" in path] == []
+    assert len([path for path in again if training in path and "00001" in path]) == 1
+
+
+@pytest.mark.parametrize("damage", ["truncate", "foreign", "delete"])
+def test_a_damaged_dataset_is_named_and_nothing_is_overwritten(home: Home, damage: str) -> None:
+    from flows.generate import generate
+
+    done = generate("smoke", 0, str(home.path))
+    dataset = home.dataset(OPS)
+    path = dataset.paths(dataset.partition(done[0].partition))[0]
+    if damage == "truncate":
+        path.write_bytes(path.read_bytes()[:-100])
+    elif damage == "foreign":
+        path = path.with_name("foreign.parquet")
+        path.write_bytes(b"not parquet")
+    else:
+        path.unlink()
+    before = {p: p.read_bytes() for p in home.path.joinpath("datasets").rglob("*.parquet")}
+    with pytest.raises(CorruptDatasetError, match=path.name):
+        generate("smoke", 1, str(home.path))
+        generate("smoke", 0, str(home.path))
+    after = {p: p.read_bytes() for p in home.path.joinpath("datasets").rglob("*.parquet")}
+    assert before.items() <= after.items()
+
+
+def test_schedule_runs_alone_without_a_policy(home: Home) -> None:
+    from flows.benchmark import benchmark
+    from flows.schedule import schedule
+
+    done = schedule("smoke", 0, str(home.path))
+    rows = home.dataset(SCHEDULES).read(done.partition)
+    assert "policy" not in rows["solver"].to_pylist()
+    assert isinstance(rows, pa.Table)
+    timed = benchmark("smoke", "simulated", None, str(home.path))
+    facts = home.dataset(BENCHMARKS).partition(timed.partition).facts
+    assert facts["schedules"] == done.partition
+    assert json.dumps(facts)
+
+
+def test_a_worse_candidate_is_not_promoted(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    from flows.train import train
+    from tasks import policy_gate
+
+    first = train("smoke", 0, str(home.path))
+    assert first.decision is not None and first.decision.promoted
+    honest = policy_gate.score_solver
+    scores = iter([0.5, 0.0])
+    monkeypatch.setattr(policy_gate, "score_solver", lambda *a: replace(honest(*a), mean_gap=next(scores)))
+    second = train("smoke", 1, str(home.path))
+    assert second.decision is not None and not second.decision.promoted
+    tracking = Tracking(home.path)
+    assert tracking.version_of("champion") == first.policy.version
+    tags = tracking.client.get_model_version("respect-policy", second.policy.version).tags
+    assert tags["gate.decision"] == "rejected"
