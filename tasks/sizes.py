@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, get_args
 
 from respect_core.errors import UnknownNameError
-from respect_core.policy.config import PointerConfig, TrainConfig
+from respect_core.policy.config import BUDGET_POINTER, SMOKE_TRAINING, PointerConfig, TrainConfig
 
 SizeName = Literal["smoke", "nightly", "full"]
 
@@ -43,8 +43,6 @@ class PipelineSize:
         return replace(self.train, seed=seed)
 
 
-SMOKE: Final = TrainConfig(epochs=20)
-
 SIZES: Final[dict[SizeName, PipelineSize]] = {
     "smoke": PipelineSize(
         name="smoke",
@@ -52,8 +50,8 @@ SIZES: Final[dict[SizeName, PipelineSize]] = {
         num_graphs=240,
         shard_graphs=120,
         evaluation_graphs=40,
-        train=SMOKE,
-        pointer=PointerConfig(),
+        train=SMOKE_TRAINING,
+        pointer=BUDGET_POINTER,
         label_time_limit_s=20,
         schedule_time_limit_s=15,
         benchmark_items=50,
@@ -64,8 +62,8 @@ SIZES: Final[dict[SizeName, PipelineSize]] = {
         num_graphs=20_000,
         shard_graphs=500,
         evaluation_graphs=40,
-        train=TrainConfig(),
-        pointer=PointerConfig(),
+        train=replace(SMOKE_TRAINING, epochs=15, batch_size=128, max_seconds=3000),
+        pointer=BUDGET_POINTER,
         label_time_limit_s=60,
         schedule_time_limit_s=60,
         benchmark_items=500,
@@ -76,8 +74,8 @@ SIZES: Final[dict[SizeName, PipelineSize]] = {
         num_graphs=1_000_000,
         shard_graphs=2000,
         evaluation_graphs=40,
-        train=TrainConfig(),
-        pointer=PointerConfig(),
+        train=replace(SMOKE_TRAINING, epochs=30, batch_size=128, max_seconds=24 * 3600),
+        pointer=BUDGET_POINTER,
         label_time_limit_s=60,
         schedule_time_limit_s=300,
         benchmark_items=1000,

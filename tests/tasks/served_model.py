@@ -60,7 +60,10 @@ class Blocker:
 
 
 def shut_the_checkout_out():
-    sys.path[:] = [p for p in sys.path if (p and not Path(p).resolve().is_relative_to(CHECKOUT)) or "site-packages" in p]
+    def outside(entry):
+        return "site-packages" in entry or (entry and not Path(entry).resolve().is_relative_to(CHECKOUT))
+
+    sys.path[:] = [entry for entry in sys.path if outside(entry)]
     sys.meta_path[:] = [
         finder
         for finder in sys.meta_path
@@ -86,9 +89,8 @@ def requirements():
 def main():
     needed = requirements()
     shut_the_checkout_out()
-    # The distribution of this project itself must not count as installed either.
     blocker = Blocker(closure(needed))
-    blocker.blocked -= {"respect_core"}  # may come from the model's code only; the checkout is shut out above
+    blocker.blocked -= {"respect_core"}  # it can come from the model's code only: the checkout is shut out above
     sys.meta_path.insert(0, blocker)
     import mlflow
     import pandas as pd

@@ -1,0 +1,174 @@
+"""Checkpoints: safetensors weights with their configuration and training facts in the header, written atomically."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from respect_core.errors import BadInputError, InputFileError, UnwritableError
+from respect_core.policy.config import PointerConfig
+from respect_core.policy.decode import weight_shapes
+from respect_core.policy.encoding import Float32Array
+
+CHECKPOINT_NAME: Final = "policy.safetensors"
+"""What a checkpoint's file is called wherever one is kept."""
+
+ARCHITECTURE: Final = "pointer"
+FORMAT_VERSION: Final = 1
+_KEY: Final = "respect"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """A trained pointer network."""
+
+    config: PointerConfig
+    weights: dict[str, Float32Array] = field(repr=False)
+    training: dict[str, Any]
+    """How it came about, as plain JSON values."""
+    digest: str
+    """SHA-256 of the file, in hexadecimal."""
+
+    @property
+    def version(self) -> str:
+        """Architecture, format and the first digits of the digest: two different checkpoints never share it."""
+        return f"{ARCHITECTURE}-{FORMAT_VERSION}-{self.digest[:12]}"
+
+
+def write_checkpoint(
+    path: str | Path, config: PointerConfig, weights: Mapping[str, Float32Array], training: Mapping[str, Any]
+) -> None:
+    """Write a checkpoint under a temporary name, then rename it: a reader never sees half of one.
+
+    Args:
+        path: The file; its folder must exist.
+        config: The network's sizes.
+        weights: Named and shaped as `weight_shapes` says, finite.
+        training: Facts about the training, plain JSON values.
+
+    Raises:
+        BadInputError: A weight is missing, has another shape, or is not finite.
+        UnwritableError: The file cannot be written.
+    """
+    problem = _first_problem(config, weights)
+    if problem:
+        raise BadInputError(f"the checkpoint {path} was not written: {problem}")
+    header = {
+        "architecture": ARCHITECTURE,
+        "format_version": FORMAT_VERSION,
+        "config": asdict(config),
+        "training": dict(training),
+    }
+    write_tensors(path, {name: np.asarray(w, dtype=np.float32) for name, w in weights.items()}, header)
+
+
+def read_checkpoint(path: str | Path) -> Checkpoint:
+    """Read a checkpoint.
+
+    Raises:
+        InputFileError: The file is missing, truncated or foreign, of another architecture or format version, or
+            holds weights that are missing, misshapen or not finite.
+    """
+    weights, header, digest = read_tensors(path)
+    architecture, version = header.get("architecture"), header.get("format_version")
+    if architecture != ARCHITECTURE:
+        raise InputFileError(
+            path, f"the checkpoint is of architecture {architecture!r}, this program reads {ARCHITECTURE!r}"
+        )
+    if version != FORMAT_VERSION:
+        raise InputFileError(
+            path, f"the checkpoint has format version {version!r}, this program reads {FORMAT_VERSION}"
+        )
+    settings, training = header.get("config"), header.get("training")
+    if not isinstance(settings, dict) or not isinstance(training, dict):
+        raise InputFileError(path, "the checkpoint's header lacks its config or training facts")
+    try:
+        config = PointerConfig(**settings)
+    except (TypeError, BadInputError) as error:
+        raise InputFileError(path, f"the checkpoint's config cannot be used ({error})") from error
+    problem = _first_problem(config, weights)
+    if problem:
+        raise InputFileError(path, f"the checkpoint cannot be used: {problem}")
+    return Checkpoint(config=config, weights=weights, training=training, digest=digest)
+
+
+def write_tensors(path: str | Path, tensors: Mapping[str, NDArray[Any]], header: Mapping[str, Any]) -> None:
+    """Write named arrays and a JSON header as safetensors, atomically.
+
+    Raises:
+        UnwritableError: The file cannot be written.
+    """
+    from safetensors.numpy import save
+
+    path = Path(path)
+    content = save(
+        {name: np.ascontiguousarray(array) for name, array in tensors.items()}, metadata={_KEY: json.dumps(header)}
+    )
+    temporary: str | None = None
+    try:
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+            temporary = file.name
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(path)
+    except OSError as error:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+        raise UnwritableError(f"{path}: the checkpoint cannot be written ({error.strerror})") from error
+
+
+def read_tensors(path: str | Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any], str]:
+    """Read what `write_tensors` wrote; returns the arrays, the header and the file's SHA-256.
+
+    Raises:
+        InputFileError: The file is missing, truncated, or was not written by this program.
+    """
+    from safetensors import SafetensorError, safe_open
+    from safetensors.numpy import load
+
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise InputFileError(path, f"the checkpoint cannot be read ({error.strerror})") from error
+    try:
+        tensors: dict[str, NDArray[Any]] = load(content)
+        with safe_open(path, framework="numpy") as file:
+            text = (file.metadata() or {}).get(_KEY)
+    except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
+        raise InputFileError(path, f"the checkpoint is truncated or is no safetensors file ({error})") from error
+    if text is None:
+        raise InputFileError(path, "the safetensors file was not written by this program: its header says nothing")
+    try:
+        header = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise InputFileError(path, f"the checkpoint's header is not JSON ({error})") from error
+    if not isinstance(header, dict):
+        raise InputFileError(path, "the checkpoint's header is not a JSON object")
+    return tensors, header, hashlib.sha256(content).hexdigest()
+
+
+def _first_problem(config: PointerConfig, weights: Mapping[str, Float32Array]) -> str | None:
+    """Name the first weight that is missing, extra, misshapen or not finite."""
+    shapes = weight_shapes(config)
+    extra = sorted(set(weights) - set(shapes))
+    if extra:
+        return f"it has an unknown weight {extra[0]!r}"
+    for name, shape in shapes.items():
+        if name not in weights:
+            return f"weight {name!r} is missing"
+        weight = weights[name]
+        if weight.dtype != np.float32 or weight.shape != shape:
+            return f"weight {name!r} is {weight.dtype} of shape {weight.shape}, expected float32 of shape {shape}"
+        if not np.isfinite(weight).all():
+            return f"weight {name!r} holds a number that is not finite (NaN or infinity)"
+    return None

@@ -1,0 +1,121 @@
+"""The settings of the pointer network and of its training; they check themselves."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Final
+
+from respect_core.errors import BadInputError
+
+
+def _check_whole(owner: object, name: str, lowest: int, highest: int) -> None:
+    value = getattr(owner, name)
+    if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
+        raise BadInputError(f"{name} is {value!r}, allowed are whole numbers in {lowest}..{highest}")
+
+
+def check_number(name: str, value: object, lowest: float, highest: float, *, open_below: bool = False) -> None:
+    """Raise `BadInputError` unless ``value`` is a finite number within its range."""
+    known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not known or not lowest <= value <= highest or (open_below and value == lowest):  # type: ignore[operator]
+        opening = "(" if open_below else "["
+        raise BadInputError(f"{name} is {value!r}, allowed are numbers in {opening}{lowest}, {highest}]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PointerConfig:
+    """Sizes of the pointer network; the defaults are RESPECT's.
+
+    Raises:
+        BadInputError: A value outside its range.
+    """
+
+    embed_size: int = 256
+    """Width E of the linear layer that embeds an op's features."""
+    hidden_size: int = 256
+    """Width H of the encoder, the decoder and the attention."""
+    clip: float = 10.0
+    """The pointer's scores are squeezed into [-clip, clip] by a tanh, so that sampling never dies out."""
+    slacks: tuple[float, ...] = ()
+    """Memory budgets to decode under, as multiples of the lower bound max(total / K, largest op); the best schedule
+    of them is kept. Empty, as in RESPECT, the network knows neither K nor a budget and one order serves all K."""
+
+    def __post_init__(self) -> None:
+        _check_whole(self, "embed_size", 1, 4096)
+        _check_whole(self, "hidden_size", 1, 4096)
+        check_number("clip", self.clip, 0.0, 1000.0, open_below=True)
+        object.__setattr__(self, "slacks", tuple(self.slacks))
+        for slack in self.slacks:
+            check_number("slack", slack, 1.0, 100.0)
+
+    @property
+    def knows_budget(self) -> bool:
+        """Whether the decoder sees how full the current stage is."""
+        return bool(self.slacks)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """How the network is trained.
+
+    Raises:
+        BadInputError: A value outside its range.
+    """
+
+    epochs: int = 300
+    """Passes over the training examples, imitation and warm-up included."""
+    imitation_epochs: int = 0
+    """First epochs in which the network imitates the labels (cross-entropy) before REINFORCE; RESPECT has none, and
+    on a few hundred graphs they did not help."""
+    batch_size: int = 128
+    """Examples a step."""
+    learning_rate: float = 1e-4
+    """Adam's step size."""
+    final_learning_rate: float = 1e-4
+    """Where the step size ends after falling along a half cosine; equal to `learning_rate` it stays constant."""
+    max_gradient_norm: float = 1.0
+    """Gradients are scaled down to this norm."""
+    entropy_weight: float = 0.0
+    """Weight of the decoder's mean entropy a step in the loss; keeps sampling alive."""
+    warmup_epochs: int = 1
+    """Epochs with the exponential baseline before the greedy rollout takes over."""
+    warmup_decay: float = 0.8
+    """How much of the exponential baseline stays at each step."""
+    baseline_p_value: float = 0.05
+    """The baseline is replaced where a one-sided paired t-test on the validation costs gives less than this."""
+    num_threads: int = 2
+    """Threads torch computes with."""
+    seed: int = 0
+    """Seed of the weights, the batches and the samples."""
+    max_seconds: float = 0.0
+    """No epoch is begun once all before it took so long, resumed ones included; 0 sets no limit. With a limit the
+    clock decides the curve's length."""
+
+    def __post_init__(self) -> None:
+        _check_whole(self, "epochs", 1, 10**6)
+        _check_whole(self, "imitation_epochs", 0, 10**6)
+        _check_whole(self, "batch_size", 1, 10**6)
+        check_number("learning_rate", self.learning_rate, 0.0, 1.0, open_below=True)
+        check_number("final_learning_rate", self.final_learning_rate, 0.0, 1.0, open_below=True)
+        check_number("max_gradient_norm", self.max_gradient_norm, 0.0, 1e6, open_below=True)
+        check_number("entropy_weight", self.entropy_weight, 0.0, 10.0)
+        _check_whole(self, "warmup_epochs", 0, 10**6)
+        check_number("warmup_decay", self.warmup_decay, 0.0, 1.0)
+        check_number("baseline_p_value", self.baseline_p_value, 0.0, 1.0, open_below=True)
+        _check_whole(self, "num_threads", 1, 256)
+        _check_whole(self, "seed", 0, 2**62)
+        check_number("max_seconds", self.max_seconds, 0.0, 1e9)
+
+    def as_params(self) -> dict[str, int | float]:
+        """Return every setting by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+BUDGET_POINTER: Final = PointerConfig(embed_size=64, hidden_size=64, slacks=(1.03, 1.06, 1.1, 1.15))
+"""The network that the pipeline trains: small, and told a stage's budget."""
+
+SMOKE_TRAINING: Final = TrainConfig(
+    epochs=40, batch_size=64, learning_rate=1e-3, final_learning_rate=1e-4, num_threads=1, max_seconds=90
+)
+"""About 200 graphs for K = 4, 5, 6 in one to two minutes; at this width a second thread only waits for the first."""
