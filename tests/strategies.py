@@ -101,10 +101,10 @@ def profiles(draw: Any, graph: DnnGraph) -> DeviceProfile:
 def constraints_for(draw: Any, graph: DnnGraph, num_stages: int) -> Constraints:
     """Draw constraints that name ops and stages of this problem; they may contradict each other."""
     op, stage = st.integers(0, graph.num_ops - 1), st.integers(0, num_stages - 1)
-    seldom = st.sampled_from([False, False, False, True])
+    seldom = st.sampled_from([False, False, True])
 
     def some(kind: Any, *parts: st.SearchStrategy[int]) -> tuple[Any, ...]:
-        return tuple(draw(st.lists(st.builds(kind, *parts), max_size=2))) if draw(seldom) else ()
+        return tuple(draw(st.lists(st.builds(kind, *parts), max_size=3))) if draw(seldom) else ()
 
     return Constraints(
         outputs_last=draw(seldom),
