@@ -71,6 +71,8 @@ def test_a_deployment_triggered_through_the_api_completes(tmp_path: Path) -> Non
         api.wait_until_up(180)
         command("work-pool", "create", "respect", "--type", "process")
         command("--no-prompt", "deploy", "--prefect-file", "deployments/prefect.yaml", "--all")
+        command("automation", "create", "--from-file", "deployments/heartbeat.yaml")
+        assert api.post("/automations/filter", {})[0]["name"] == "respect-crash-silent-runs"
         deployment = api.get("/deployments/name/generate/generate")
         assert deployment["entrypoint"] == "flows.generate.generate"
         assert api.get("/deployments/name/nightly/nightly")["schedules"][0]["schedule"]["timezone"] == "Europe/Berlin"
