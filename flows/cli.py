@@ -79,8 +79,8 @@ def schedule(
     stages: Annotated[int | None, typer.Option("--stages", "-k", help="Edge TPUs in the pipeline.")] = None,
     objective: ObjectiveOption = "throughput",
     device: DeviceOption = "usb3",
-    solver: Annotated[str, typer.Option("--solver", help="auto, ilp, policy, order-kahn, ...")] = "auto",
-    time_limit: TimeLimitOption = 60.0,
+    solver: Annotated[str, typer.Option("--solver", help="auto, exact, ilp, policy, order-kahn, ...")] = "auto",
+    time_limit: TimeLimitOption = None,
     constraint: Annotated[
         list[str] | None,
         typer.Option("--constraint", help="outputs_last, inputs_first or colocate_children; repeatable."),

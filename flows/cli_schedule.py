@@ -11,13 +11,17 @@ import typer
 from flows.options import EXIT_NO_SCHEDULE, print_json
 from respect_core.constraints import Constraints, load_constraints
 from respect_core.device import MIB, load_profile
-from respect_core.errors import UnknownNameError
+from respect_core.errors import RespectError, UnknownNameError
 from respect_core.objective import check_objective
+from respect_core.solve.auto import AutoSolver
 from respect_core.solve.comparison import open_solver
-from respect_core.solve.protocol import Problem, SolveOptions, SolveResult, result_row
-from respect_core.solve.registry import POLICY, SOLVERS, solver_names
+from respect_core.solve.protocol import Problem, SolveOptions, Solver, SolveResult, result_row
+from respect_core.solve.registry import POLICY, solver_names
 from respect_core.solve.warm_up import warm_up
 from respect_core.sources.catalog import resolve_model
+
+AUTO_TIME_LIMIT_S = 1.0
+TIME_LIMIT_S = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +33,8 @@ class ScheduleRequest:
     objective: str
     device: str
     solver: str
-    time_limit: float
+    time_limit: float | None
+    """None for the solver's usual limit."""
     constraint: tuple[str, ...]
     constraints: Path | None
     ratio: int
@@ -41,8 +46,11 @@ class ScheduleRequest:
 def schedule_model(request: ScheduleRequest, as_json: bool) -> None:
     """Solve one problem and print the schedule; exit with 3 where there is none."""
     problem = _problem(request)
-    options = SolveOptions(time_limit_s=request.time_limit, seed=request.seed)
-    solver = open_solver(request.solver, _checkpoint(request))
+    limit = request.time_limit
+    if limit is None:
+        limit = AUTO_TIME_LIMIT_S if request.solver == "auto" else TIME_LIMIT_S
+    options = SolveOptions(time_limit_s=limit, seed=request.seed)
+    solver = _solver(request)
     warm_up(solver, problem)
     result = solver.solve(problem, options)
     row = result_row(problem, result)
@@ -73,19 +81,32 @@ def _problem(request: ScheduleRequest) -> Problem:
     )
 
 
-def _checkpoint(request: ScheduleRequest) -> Path | None:
-    """Return the policy's checkpoint: the given one, else the registered champion's."""
-    if request.solver != POLICY or request.solver in SOLVERS:
-        return None
-    if request.checkpoint is not None:
-        return request.checkpoint
-    from tasks.tracking import champion_checkpoint
+def _solver(request: ScheduleRequest) -> Solver:
+    if request.solver == "auto":
+        return AutoSolver(policy=lambda: _policy_if_any(request))
+    if request.solver == POLICY:
+        return open_solver(POLICY, request.checkpoint or _champion(request))
+    return open_solver(request.solver)
 
+
+def _champion(request: ScheduleRequest) -> Path:
+    """Return the registered champion's checkpoint, or raise `NoChampionError`."""
     from tasks.home import Home
+    from tasks.tracking import champion_checkpoint
 
     home = Home.at(request.home)
     home.prepare_environment()
     return champion_checkpoint(home.path)
+
+
+def _policy_if_any(request: ScheduleRequest) -> Solver | None:
+    """Return the learned solver for `auto`, None where no policy is at hand."""
+    try:
+        return open_solver(POLICY, request.checkpoint or _champion(request))
+    except RespectError:
+        if request.checkpoint is not None:
+            raise
+        return None
 
 
 def _print(problem: Problem, result: SolveResult, row: dict[str, Any]) -> None:

@@ -30,7 +30,10 @@ SizeOption = Annotated[str, typer.Option("--size", help="smoke (minutes), nightl
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything that draws.")]
 DeviceOption = Annotated[str, typer.Option("--device", help="Profile: usb3, pcie or a TOML file like devices.toml.")]
 ObjectiveOption = Annotated[str, typer.Option("--objective", help="throughput, peak-memory or weighted.")]
-TimeLimitOption = Annotated[float, typer.Option("--time-limit", min=0, help="Deadline of the solver in seconds.")]
+TimeLimitOption = Annotated[
+    float | None,
+    typer.Option("--time-limit", min=0, help="Deadline of the solver in seconds.", show_default="1 for auto, else 60"),
+]
 
 
 def exit_code_of(error: Exception) -> int:

@@ -29,6 +29,7 @@ def _order(name: str) -> Callable[[], Solver]:
 
 SOLVERS: Final[dict[str, Callable[[], Solver]]] = {
     "auto": _from("auto", "AutoSolver"),
+    "exact": _from("exact", "ExactSolver"),
     "ilp": _from("ilp", "IlpSolver"),
     "order-file": _order("order-file"),
     "order-kahn": _order("order-kahn"),

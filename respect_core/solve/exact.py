@@ -1,0 +1,396 @@
+"""Exact schedules by search over down-sets, for every objective and constraint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from threading import Timer
+
+import numpy as np
+
+from respect_core.constraints import Constraints
+from respect_core.graph import IntArray
+from respect_core.solve.conflicts import conflict_message
+from respect_core.solve.exact_balance import even_out
+from respect_core.solve.exact_chains import NONE, States
+from respect_core.solve.exact_cuts import least_sum_by_cuts
+from respect_core.solve.exact_levels import LimitError, build_levels
+from respect_core.solve.exact_loads import PeakSearch, loaded_part
+from respect_core.solve.exact_model import InfeasibleError, Model, build_model
+from respect_core.solve.exact_phases import Chain, Phases
+from respect_core.solve.protocol import Problem, SolveOptions, SolveResult, Stopwatch, result_of
+
+QUICK_SETS = 8192
+"""Most down-sets of a first attempt that most problems do not need more than."""
+
+APPROACH_PART = 0.3
+"""Part of the time limit after which the last budget is tried even if a smaller one would give a bound."""
+
+GRACE_S = 0.05
+"""Time beyond the limit that evening out a schedule may take."""
+
+LARGE_OPS = 1500
+"""Splitting orders of more ops than this by time takes too long to start with."""
+
+
+PLAIN_SETS = 30_000
+"""With more down-sets than this, those that little crosses are looked at first."""
+
+
+class ExactSolver:
+    """Search over the down-sets that the stages of a schedule accumulate.
+
+    Args:
+        max_sets: Most down-sets to keep at a time (about 100 bytes each); beyond it the best schedule known is
+            returned with the bound proven so far.
+    """
+
+    name = "exact"
+    version = "1"
+
+    def __init__(self, max_sets: int = 4_000_000) -> None:
+        self.max_sets = max_sets
+
+    def solve(self, problem: Problem, options: SolveOptions) -> SolveResult:
+        """Prove every component of the objective and return the lexicographically smallest optimum.
+
+        Returns:
+            The result; `feasible` with a bound where the time or ``max_sets`` did not suffice, `infeasible` with a
+            conflicting subset of the constraints.
+        """
+        return _Search(self, problem, options).run()
+
+
+class _Search:
+    """One run of the solver: the best schedule so far, what is proven, and the time."""
+
+    def __init__(self, solver: ExactSolver, problem: Problem, options: SolveOptions) -> None:
+        self.solver, self.problem, self.options = solver, problem, options
+        self.watch = Stopwatch(options.time_limit_s)
+        self.stop = np.zeros(1, dtype=np.int64)
+        self.best: IntArray | None = None
+        self.value: tuple[int, ...] = ()
+        self.bound = 0
+        self.search: PeakSearch | None = None
+        self.loads: tuple[Model, IntArray] | None = None
+
+    def run(self) -> SolveResult:
+        problem = self.problem
+        try:
+            model = build_model(problem)
+            self.bound = first_bound(model)
+            is_short = model.timed or self.options.time_limit_s < 2.0
+            with self._deadline(self.watch.left if is_short else None):
+                chain = self._solve(model, min(QUICK_SETS, self.solver.max_sets))
+            if chain is None and self.solver.max_sets > QUICK_SETS:
+                with self._deadline(self.watch.left):
+                    if model.plain and not model.timed:
+                        self._try_orders()
+                        self._even_out()
+                    chain = self._solve(model, self.solver.max_sets)
+        except InfeasibleError as why:
+            return self._infeasible(str(why))
+        if chain is not None:
+            return result_of(
+                self.solver,
+                problem,
+                model.stage_of(chain.stage_of_node),
+                status="optimal",
+                solve_seconds=self.watch.seconds,
+                canonical=chain.canonical,
+            )
+        self._fall_back(model)
+        is_proven = self.best is not None and self.value == least_value(model, problem, self.bound)
+        return result_of(
+            self.solver,
+            problem,
+            self.best,
+            status="timeout" if self.best is None else "optimal" if is_proven else "feasible",
+            solve_seconds=self.watch.seconds,
+            lower_bound=self._proven_bound(),
+            message="" if self.best is not None else "no schedule was found within the time and the limit of sets",
+        )
+
+    def _proven_bound(self) -> int:
+        return self.bound * self.problem.ratio if self.problem.objective == "weighted" else self.bound
+
+    @contextmanager
+    def _deadline(self, seconds: float | None) -> Iterator[None]:
+        """Raise the stop flag after some seconds, never if None."""
+        if seconds is None or seconds == 0:
+            self.stop[0] = seconds is not None
+            yield
+            return
+        timer = Timer(seconds, self.stop.fill, [1])
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    # -- phases ------------------------------------------------------------------------------------------------------
+
+    def _solve(self, model: Model, max_sets: int) -> Chain | None:
+        """Prove everything, or return None where the limits do not allow it."""
+        try:
+            if model.plain and not model.timed:
+                if self.bound > 0 and (self.search is None or not self.search.is_done):
+                    self._smallest_loads(model, max_sets)
+                found = self._least_sum(model, self.bound, int(NONE), max_sets)
+                if found is not None:
+                    return self._finish(model, *found, max_sets)
+                self.bound += 1
+                self.search = None
+            phases = self._first_component(model, max_sets)
+            states = phases.least_sum(self.bound, self._known_sum(model, phases))
+            if states is None:
+                raise RuntimeError("a proven first component is not attained")
+            return self._finish(model, phases, states, max_sets)
+        except LimitError:
+            return None
+
+    def _smallest_loads(self, model: Model, max_sets: int) -> None:
+        """Raise the bound to the smallest peak of the nodes with parameters.
+
+        Raises:
+            LimitError: Too many sets, or out of time.
+        """
+        if self.best is not None and self._worst_first() == self.bound:
+            return
+        if self.search is None:
+            self.search = PeakSearch(loaded_part(model), self.bound, self.stop)
+        try:
+            phases = self.search.run(self._highest(model), max_sets)
+            stages = None if phases is None else phases.any_chain(self.search.bound)
+            self.loads = None if stages is None else (model, stages)
+        finally:
+            self.bound = max(self.bound, self.search.bound)
+
+    def _first_component(self, model: Model, max_sets: int) -> Phases:
+        """Raise the bound to the optimal first component.
+
+        Raises:
+            InfeasibleError: There is no schedule.
+            LimitError: Too many sets, or out of time.
+        """
+        if self.search is None:
+            self.search = PeakSearch(model, self.bound, self.stop)
+            if model.timed or not model.plain:
+                self._try_orders()
+                if model.timed or self.best is None:
+                    self.search.try_at(self._highest(model))
+        try:
+            if model.timed and max_sets > QUICK_SETS:
+                self._approach(model, self.search, max_sets)
+            phases = self.search.run(self._highest(model), max_sets)
+        finally:
+            self.bound = max(self.bound, self.search.bound)
+        if phases is None:
+            raise InfeasibleError("no schedule obeys the constraints")
+        return phases
+
+    def _approach(self, model: Model, search: PeakSearch, max_sets: int) -> None:
+        """Prove budgets ever closer to the best schedule's too small, for a bound in case the last step takes too long.
+
+        Raises:
+            LimitError: Too many sets, or out of time.
+        """
+        highest = self._highest(model)
+        for part in (2, 4, 8, 16, 32):
+            if self.watch.seconds > APPROACH_PART * self.options.time_limit_s:
+                break
+            budget = highest - (highest - self.bound) // part
+            if search.is_impossible(budget, max_sets):
+                self.bound = search.bound
+        search.try_at(highest)
+
+    def _highest(self, model: Model) -> int:
+        return largest_budget(model) if self.best is None else self._worst_first()
+
+    def _worst_first(self) -> int:
+        """Return the first component of the best schedule known, for `weighted` its peak."""
+        if self.problem.objective == "weighted" and self.best is not None:
+            return self.problem.evaluate(self.best).peak_param_bytes
+        return self.value[0]
+
+    def _known_sum(self, model: Model, phases: Phases) -> int:
+        """Return the second component of some schedule whose first component is the proven one."""
+        if not model.timed:
+            return int(NONE)
+        if self.best is None or self.value[0] > self.bound:
+            stages = phases.any_chain(self.bound)
+            if stages is None:
+                raise RuntimeError("a proven first component is not attained")
+            self.best = model.stage_of(stages)
+            self.value = self.problem.value(self.problem.evaluate(self.best))
+        return self.value[1]
+
+    def _least_sum(self, model: Model, budget: int, most: int, max_sets: int) -> tuple[Phases, list[States]] | None:
+        """Find the least sum of what crosses within a budget of an untimed model; None if there is none up to ``most``.
+
+        Raises:
+            LimitError: Too many sets, or out of time.
+        """
+        try:
+            levels = build_levels(model, budget, min(max_sets, PLAIN_SETS), self.stop)
+        except LimitError as limit:
+            if limit.out_of_time or max_sets <= PLAIN_SETS:
+                raise
+            return least_sum_by_cuts(model, budget, most, max_sets, self.stop)
+        if levels is None:
+            return None
+        phases = Phases(model, levels, self.stop)
+        states = phases.least_sum(budget, most)
+        return None if states is None else (phases, states)
+
+    def _finish(self, model: Model, phases: Phases, states: list[States], max_sets: int) -> Chain:
+        if self.problem.objective == "weighted":
+            return self._weighted(model, phases, states, max_sets)
+        return phases.canonical_chain(states, self.bound)
+
+    def _weighted(self, model: Model, phases: Phases, states: list[States], max_sets: int) -> Chain:
+        """Trade peak memory against crossings: a schedule that crosses less may have a larger peak."""
+        ratio, peak = self.problem.ratio, self.bound
+        fewest = int(states[-1][2].min())
+        best = ratio * peak + fewest
+        found = [phases.canonical_chain(states, peak)]
+        highest = largest_budget(model)
+        budget = min(highest, peak + fewest // ratio) if ratio else highest
+        while budget > peak:
+            step = self._least_sum(model, budget, best - ratio * peak, max_sets)
+            if step is None:
+                break
+            crossings = int(step[1][-1][2].min())
+            if ratio:
+                budget = step[0].least_peak_of_sum(step[1], budget)
+            value = ratio * budget + crossings
+            if value < best:
+                found, best = [], value
+            if value <= best:
+                found.append(step[0].canonical_chain(step[1], budget))
+            budget = budget - 1 if ratio else peak
+        chosen = min(found, key=lambda chain: tuple(model.stage_of(chain.stage_of_node)))
+        return replace(chosen, canonical=all(chain.canonical for chain in found))
+
+    # -- without a proof ---------------------------------------------------------------------------------------------
+
+    def _try_orders(self) -> None:
+        from respect_core.solve.orders import BestOrderSolver
+
+        problem = self.problem
+        if problem.graph.num_ops > LARGE_OPS and problem.objective == "throughput":
+            problem = replace(problem, objective="peak-memory")
+        found = BestOrderSolver().solve(problem, replace(self.options, time_limit_s=self.watch.left))
+        if found.numbers is not None:
+            self._keep(found.stage_of, self.problem.value(found.numbers))
+
+    def _fall_back(self, model: Model) -> None:
+        """Find a good schedule without a proof."""
+        from respect_core.solve.orders import RandomOrdersSolver
+
+        if self.best is None:
+            self._try_orders()
+        if self.loads is not None:
+            self._lift(*self.loads)
+        elif model.plain and not model.timed and self.watch.left == 0:
+            self.stop[0] = 0
+            with self._deadline(GRACE_S):
+                self._even_out()
+        if self.watch.left > 0 and self.problem.graph.num_ops <= LARGE_OPS:
+            found = RandomOrdersSolver(32).solve(self.problem, replace(self.options, time_limit_s=self.watch.left))
+            self._keep(found.stage_of, found.value)
+
+    def _even_out(self) -> None:
+        """Bring the loads of the best schedule closer together, then cut the order that it suggests anew."""
+        if self.best is None:
+            return
+        graph = self.problem.graph
+        edges = graph.edges[np.argsort(graph.edges[:, 1], kind="stable")]
+        parent_start = np.zeros(graph.num_ops + 1, dtype=np.int64)
+        np.cumsum(np.bincount(edges[:, 1], minlength=graph.num_ops), out=parent_start[1:])
+        stage_of = self.best.copy()
+        parents = np.ascontiguousarray(edges[:, 0])
+        even_out(parent_start, parents, graph.param_bytes, self.problem.num_stages, stage_of, self.stop)
+        self._keep(stage_of, self.problem.value(self.problem.evaluate(stage_of)))
+        self._split_by(stage_of)
+
+    def _split_by(self, stage_of: IntArray) -> None:
+        """Split the order that a schedule suggests."""
+        from respect_core.solve.split import split_order
+
+        order = self.problem.graph.topological_order
+        order = order[np.argsort(stage_of[order], kind="stable")]
+        split = split_order(self.problem, order)
+        if split is not None:
+            self._keep(split, self.problem.value(self.problem.evaluate(split)))
+
+    def _lift(self, model: Model, stage_of_loaded: IntArray) -> None:
+        """Build a schedule from stages of the nodes with parameters, by splitting the order that they suggest."""
+        graph = self.problem.graph
+        stage_of = np.zeros(graph.num_ops, dtype=np.int64)
+        loaded = model.sums[0][model.node_of] > 0
+        stage_of[loaded] = stage_of_loaded[np.cumsum(model.sums[0] > 0)[model.node_of[loaded]] - 1]
+        for v in graph.topological_order.tolist():
+            for u in graph.parents[v]:
+                stage_of[v] = max(stage_of[v], stage_of[u])
+        self._split_by(stage_of)
+
+    def _keep(self, stage_of: Sequence[int] | IntArray | None, value: tuple[int, ...] | None) -> None:
+        if stage_of is not None and value is not None and (self.best is None or value < self.value):
+            self.best, self.value = np.array(stage_of, dtype=np.int64), value
+
+    def _infeasible(self, why: str) -> SolveResult:
+        def is_impossible(constraints: Constraints) -> bool | None:
+            left = self.watch.left
+            if left == 0:
+                return None
+            rest = replace(self.problem, constraints=constraints, objective="peak-memory")
+            return _is_impossible(rest, left)
+
+        seconds = self.watch.seconds
+        message = conflict_message(self.problem, is_impossible)
+        return result_of(
+            self.solver, self.problem, None, status="infeasible", solve_seconds=seconds, message=f"{message} ({why})"
+        )
+
+
+def _is_impossible(problem: Problem, time_limit_s: float) -> bool | None:
+    """Tell whether a problem has no schedule; None where the limits do not allow to say."""
+    search = _Search(ExactSolver(), problem, SolveOptions(time_limit_s=time_limit_s))
+    try:
+        model = build_model(problem)
+        search.bound = first_bound(model)
+        with search._deadline(search.watch.left):
+            search._first_component(model, 500_000)
+    except InfeasibleError:
+        return True
+    except LimitError:
+        return False if search.best is not None else None
+    return False
+
+
+def first_bound(model: Model) -> int:
+    """Return a simple lower bound of the first component: the average and the largest node under every measure."""
+    bound = 0
+    for row, shift in zip(model.measures, model.shifts, strict=False):
+        bound = max(bound, -(-int(row.sum()) // model.num_stages) - shift, int(row.max()) - shift)
+    return bound
+
+
+def least_value(model: Model, problem: Problem, bound: int) -> tuple[int, ...]:
+    """Return a value that no schedule is below, given a bound of the first component."""
+    if problem.objective == "weighted":
+        return (bound * problem.ratio,)
+    if problem.objective == "peak-memory":
+        return bound, 0
+    return bound, model.num_stages * model.clock[0] + int(model.measures[0].sum())
+
+
+def largest_budget(model: Model) -> int:
+    """Return a budget that every schedule stays within."""
+    total = int(model.sums[: 4 if model.timed else 1].sum())
+    if model.timed:
+        total += model.clock[0] + int(model.tensors.columns[0].sum()) + int(model.tensors.columns[1].sum())
+    return total
