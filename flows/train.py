@@ -42,12 +42,19 @@ def train(size: SizeName = "smoke", seed: int = 0, home: str | None = None) -> T
     known = trained_before(at, training)
     if known is not None:
         log.info("policy version %s: trained on the same labels with the same settings, reused", known.version)
+    if known is not None and known.judged is not None:
+        _refuse_illegal(known.version, known.illegal)
         return TrainResult(policy=known, decision=None)
     for labels in (training.labels, evaluation):
         ensure_labels(at, labels)
-    policy = train_policy(at.path, training)
-    decision = judge_policy(at.path, evaluation)
-    log.info("candidate %s: %s", policy.version, decision.reason)
-    if decision.candidate.illegal:
-        raise QualityError("policy", [f"candidate {policy.version}: {decision.reason}"])
+    policy = known or train_policy(at.path, training)
+    decision = judge_policy(at.path, evaluation, policy.version)
+    log.info("version %s: %s", policy.version, decision.reason)
+    _refuse_illegal(policy.version, decision.candidate.illegal)
     return TrainResult(policy=policy, decision=decision)
+
+
+def _refuse_illegal(version: str, illegal: int) -> None:
+    if illegal:
+        why = f"version {version} made no legal schedule for {illegal} evaluation problems and was not promoted"
+        raise QualityError("policy", [why])

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from respect_core.errors import BadInputError, InputFileError, UnknownNameError
 from respect_core.graph import UNKNOWN, DnnGraph
+from respect_core.json_text import distinct
 
 
 class Pin(NamedTuple):
@@ -76,26 +77,26 @@ class Constraints:
     def check(self, graph: DnnGraph, num_stages: int) -> None:
         """Raise `BadInputError` where an op or a stage does not exist; the offender is named."""
         ops = [pin.op for pin in self.pins]
-        stages = [pin.stage for pin in self.pins]
+        places = [(pin.op, pin.stage) for pin in self.pins]
         for pair in (*self.same_stage, *self.different_stages):
             ops += pair
         for rule in self.implications:
             ops += [rule.if_op, rule.then_op]
-            stages += [rule.if_stage, rule.then_stage]
+            places += [(rule.if_op, rule.if_stage), (rule.then_op, rule.then_stage)]
         for op in ops:
             if not 0 <= op < graph.num_ops:
                 raise BadInputError(f"a constraint names op {op}, graph {graph.name!r} has ops 0..{graph.num_ops - 1}")
-        for stage in stages:
+        for op, stage in places:
             if not 0 <= stage < num_stages:
-                raise BadInputError(f"a constraint names stage {stage}, the stages are 0..{num_stages - 1}")
+                raise BadInputError(
+                    f"a constraint puts op {graph.op_names[op]!r} in stage {stage}, the stages are 0..{num_stages - 1}"
+                )
 
     def same_stage_pairs(self, graph: DnnGraph) -> tuple[Pair, ...]:
         """Return every pair of ops that must share a stage, those of `colocate_children` included."""
         pairs = list(self.same_stage)
         if self.colocate_children:
-            pairs += [
-                Pair(a, b) for readers in graph.tensor_consumers for a, b in itertools.pairwise(readers)
-            ]
+            pairs += [Pair(a, b) for readers in graph.tensor_consumers for a, b in itertools.pairwise(readers)]
         return tuple(dict.fromkeys(pairs))
 
     def last_stage_ops(self, graph: DnnGraph) -> tuple[int, ...]:
@@ -166,7 +167,9 @@ def load_constraints(path: str | Path, graph: DnnGraph, base: Constraints = NO_C
 def _read(path: Path) -> Any:
     try:
         text = path.read_text(encoding="utf-8")
-        return tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+        return tomllib.loads(text) if path.suffix == ".toml" else json.loads(text, object_pairs_hook=distinct)
+    except BadInputError as error:
+        raise InputFileError(path, str(error)) from error
     except OSError as error:
         raise InputFileError(path, f"the constraints cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:

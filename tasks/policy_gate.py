@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Final
 
 from respect_core.errors import InputFileError
 from respect_core.policy.evaluate import EvaluationCase, PolicyScore, evaluation_digest, score_solver
@@ -30,7 +31,13 @@ class GateDecision:
     """UTC, ISO 8601."""
 
 
-def promote_if_better(tracking: Tracking, cases: Sequence[EvaluationCase]) -> GateDecision:
+DECISION_TAG: Final = "gate.decision"
+ILLEGAL_TAG: Final = "gate.illegal"
+
+
+def promote_if_better(
+    tracking: Tracking, cases: Sequence[EvaluationCase], candidate: str | None = None
+) -> GateDecision:
     """Compare the candidate with the champion on the same problems and promote it where it is no worse.
 
     A candidate with an illegal schedule is never promoted; the first one without becomes champion; later ones need a
@@ -40,12 +47,13 @@ def promote_if_better(tracking: Tracking, cases: Sequence[EvaluationCase]) -> Ga
     Args:
         tracking: The store with the registry.
         cases: The frozen evaluation set.
+        candidate: Version to judge; the one with the alias `candidate` if None.
 
     Raises:
         NoChampionError: There is no candidate.
         BadInputError: The evaluation set is empty.
     """
-    candidate, champion = tracking.version_of("candidate"), tracking.version_of("champion")
+    candidate, champion = candidate or tracking.version_of("candidate"), tracking.version_of("champion")
     if candidate is None:
         raise NoChampionError(f"no policy has the alias candidate in {tracking.uri}: train one first (`respect train`)")
     mine = score_solver(PolicySolver.from_checkpoint(tracking.checkpoint_of(candidate)), cases)
@@ -87,10 +95,10 @@ def _judge(candidate: PolicyScore, champion: PolicyScore | None) -> tuple[bool, 
 def _tags(decision: GateDecision) -> dict[str, str]:
     champion = decision.champion
     return {
-        "gate.decision": "promoted" if decision.promoted else "rejected",
+        DECISION_TAG: "promoted" if decision.promoted else "rejected",
         "gate.reason": decision.reason,
         "gate.mean_gap": repr(decision.candidate.mean_gap),
-        "gate.illegal": str(decision.candidate.illegal),
+        ILLEGAL_TAG: str(decision.candidate.illegal),
         "gate.cases": str(decision.candidate.cases),
         "gate.champion_version": decision.champion_version or "",
         "gate.champion_mean_gap": repr(champion.mean_gap) if champion else "",

@@ -9,11 +9,13 @@ from typing import Any
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from respect_core.device import load_profile
 from respect_core.objective import Objective
 from respect_core.solve.comparison import compare, open_solver
 from respect_core.solve.protocol import Problem, SolveOptions
 from respect_core.solve.registry import POLICY, get_solver
 from respect_core.sources.catalog import load_model
+from respect_core.sources.graph_json import graph_digest
 from respect_core.tables.domain_checks import schedule_checks
 from respect_core.tables.fingerprint import fingerprint
 from respect_core.tables.schedules import SCHEDULES
@@ -56,7 +58,13 @@ class ScheduleSet:
     def fingerprint(self) -> str:
         """Digest of what determines the schedules."""
         versions = {name: get_solver(name).version for name in self.used_solvers if name != POLICY}
-        return fingerprint(**asdict(self), versions=versions, schema=SCHEDULES.version)
+        return fingerprint(
+            **asdict(self),
+            versions=versions,
+            profile=asdict(load_profile(self.device)),
+            graphs=[graph_digest(load_model(model)) for model in self.models],
+            schema=SCHEDULES.version,
+        )
 
     @property
     def partition(self) -> str:

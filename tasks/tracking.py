@@ -11,16 +11,18 @@ import os
 import shutil
 import tempfile
 import time
+import urllib.error
+import urllib.request
 import warnings
 from collections.abc import Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 import respect_core
-from respect_core.errors import BadInputError, UnwritableError
+from respect_core.errors import BadInputError, RespectError, UnwritableError
 from respect_core.policy.checkpoint import CHECKPOINT_NAME, read_checkpoint
 from respect_core.sources.graph_json import graph_to_json
 
@@ -66,9 +68,22 @@ class NoChampionError(BadInputError, LookupError):
     """No policy is registered under the alias that was asked for."""
 
 
+class TrackingUnavailableError(RespectError, ConnectionError):
+    """The MLflow server does not answer."""
+
+
 def tracking_uri(home: Path) -> str:
     """Return where runs are kept: `MLFLOW_TRACKING_URI` if set, else an SQLite database below ``home``."""
     return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{(home / 'mlflow' / 'mlflow.db').resolve()}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegisteredVersion:
+    """A version of the policy in the registry."""
+
+    version: str
+    run_id: str
+    tags: dict[str, str]
 
 
 class Tracking:
@@ -83,6 +98,7 @@ class Tracking:
 
         Raises:
             UnwritableError: The folder cannot be written.
+            TrackingUnavailableError: `MLFLOW_TRACKING_URI` names a server that does not answer.
         """
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
@@ -90,6 +106,7 @@ class Tracking:
         from mlflow import MlflowClient
 
         self.uri = tracking_uri(home)
+        _check_reachable(self.uri)
         self._artifacts: str | None = None
         if self.uri.startswith("sqlite:"):
             folder = home / "mlflow"
@@ -129,6 +146,15 @@ class Tracking:
             self.end_run(run_id, "FAILED")
             raise
         self.end_run(run_id)
+
+    def end_abandoned_runs(self, tag: str, value: str) -> int:
+        """End runs with this tag that a killed process left running; returns how many there were."""
+        left = self.client.search_runs(
+            [self.experiment_id], f"tags.{tag} = '{value}' and attributes.status = 'RUNNING'"
+        )
+        for run in left:
+            self.end_run(run.info.run_id, "KILLED")
+        return len(left)
 
     def end_run(self, run_id: str, status: Literal["FINISHED", "FAILED", "KILLED"] = "FINISHED") -> None:
         """End a run."""
@@ -227,11 +253,14 @@ class Tracking:
                 return None
             raise
 
-    def find_version(self, tag: str, value: str) -> tuple[str, str] | None:
-        """Return the newest version with this value of a tag, and the run that made it."""
+    def find_version(self, tag: str, value: str) -> RegisteredVersion | None:
+        """Return the newest version with this value of a tag."""
         made = self.client.search_model_versions(f"name='{POLICY_MODEL}'")
-        found = [(int(v.version), str(v.run_id)) for v in made if v.tags.get(tag) == value]
-        return (str(max(found)[0]), max(found)[1]) if found else None
+        found = [v for v in made if v.tags.get(tag) == value]
+        newest = max(found, key=lambda v: int(v.version), default=None)
+        if newest is None:
+            return None
+        return RegisteredVersion(version=str(newest.version), run_id=str(newest.run_id), tags=dict(newest.tags))
 
     def checkpoint_of(self, version: str) -> Path:
         """Return the checkpoint file of a version, fetched to this machine if it lies elsewhere."""
@@ -279,6 +308,21 @@ def champion_checkpoint(home: Path) -> Path:
     if uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).exists():
         raise NoChampionError(_no_champion(uri))
     return Tracking(home).champion_checkpoint()
+
+
+def _check_reachable(uri: str) -> None:
+    """Ask a server whether it is up; MLflow itself would try again for minutes."""
+    if not uri.startswith(("http://", "https://")):
+        return
+    try:
+        with urllib.request.urlopen(f"{uri.rstrip('/')}/health", timeout=10):
+            return
+    except urllib.error.HTTPError:
+        return  # something answers: whether it lets us in, MLflow says
+    except (OSError, ValueError) as error:
+        raise TrackingUnavailableError(
+            f"the MLflow server at {uri} does not answer ({error}): start it, or unset MLFLOW_TRACKING_URI"
+        ) from error
 
 
 def _no_champion(uri: str) -> str:

@@ -22,7 +22,7 @@ from respect_core.tables.training import TRAINING
 from tasks.generate import GRAPH_SCHEMAS
 from tasks.home import Home
 from tasks.label import LabelSet
-from tasks.policy_gate import GateDecision, promote_if_better
+from tasks.policy_gate import DECISION_TAG, ILLEGAL_TAG, GateDecision, promote_if_better
 from tasks.publishing import Checks, Published, publish_all, published
 from tasks.tracking import Tracking
 
@@ -68,6 +68,10 @@ class TrainedPolicy:
     """Its curve in the table `training`."""
     reused: bool
     """True where an earlier run had trained exactly this."""
+    judged: str | None = None
+    """What the gate decided about it before, None where it has not been judged."""
+    illegal: int = 0
+    """Illegal schedules the gate counted then."""
 
 
 def labelled_graphs(home: Home, labels: LabelSet) -> list[tuple[DnnGraph, dict[str, Any]]]:
@@ -93,9 +97,17 @@ def trained_before(home: Home, training: Training) -> TrainedPolicy | None:
     found = Tracking(home.path).find_version(FINGERPRINT_TAG, training.fingerprint)
     if found is None:
         return None
-    version, run_id = found
-    curve = published(home, TRAINING, _partition(run_id))
-    return TrainedPolicy(version=version, run_id=run_id, training=curve, reused=True) if curve else None
+    curve = published(home, TRAINING, _partition(found.run_id))
+    if curve is None:
+        return None
+    return TrainedPolicy(
+        version=found.version,
+        run_id=found.run_id,
+        training=curve,
+        reused=True,
+        judged=found.tags.get(DECISION_TAG),
+        illegal=int(found.tags.get(ILLEGAL_TAG, "0")),
+    )
 
 
 @task(task_run_name="train-policy", cache_policy=NO_CACHE)
@@ -111,6 +123,7 @@ def train_policy(home: Path, training: Training) -> TrainedPolicy:
     folder = at.checkpoints / training.fingerprint
     folder.mkdir(parents=True, exist_ok=True)
     params = {**training.config.as_params(), **asdict(training.pointer), "examples": len(learn)}
+    tracking.end_abandoned_runs(FINGERPRINT_TAG, training.fingerprint)
     with tracking.run("train-policy", params, {FINGERPRINT_TAG: training.fingerprint}) as run_id:
         dataset = at.dataset(LABELS)
         partition = dataset.partition(training.labels.partition)
@@ -130,6 +143,9 @@ def train_policy(home: Path, training: Training) -> TrainedPolicy:
         outcome = train(
             learn, validate, folder=folder, config=training.config, pointer=training.pointer, on_epoch=on_epoch
         )
+        for earlier in outcome.epochs[: outcome.resumed_after]:
+            tracking.log_epoch(run_id, earlier)
+        tracking.log_metrics(run_id, {"resumed_after": outcome.resumed_after})
         log.info(
             "best epoch %d: validation gap %.2f %% (untrained %.2f %%)",
             outcome.best_epoch,
@@ -144,10 +160,10 @@ def train_policy(home: Path, training: Training) -> TrainedPolicy:
 
 
 @task(task_run_name="gate", cache_policy=NO_CACHE)
-def judge_policy(home: Path, evaluation: LabelSet) -> GateDecision:
-    """Compare candidate and champion on the frozen evaluation set and promote the candidate if it is no worse."""
+def judge_policy(home: Path, evaluation: LabelSet, version: str) -> GateDecision:
+    """Compare a version and the champion on the frozen evaluation set and promote the version if it is no worse."""
     at = Home(path=home)
-    decision = promote_if_better(Tracking(home), evaluation_cases(at, evaluation))
+    decision = promote_if_better(Tracking(home), evaluation_cases(at, evaluation), version)
     verdict = "promoted to champion" if decision.promoted else "not promoted"
     create_markdown_artifact(
         f"Candidate {decision.candidate_version} **{verdict}**: {decision.reason}",

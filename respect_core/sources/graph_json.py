@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
-import reprlib
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,15 +12,11 @@ import numpy as np
 
 from respect_core.errors import BadInputError, InputFileError, InvalidGraphError
 from respect_core.graph import UNKNOWN, DnnGraph
+from respect_core.json_text import distinct, shown
 
 _OP_KEYS: Final = ("name", "kind", "param_bytes", "macs", "time_us", "compiled_bytes", "always_streamed_bytes")
 _TENSOR_KEYS: Final = ("name", "bytes", "producer", "consumers", "is_output")
 _TOP_KEYS: Final = ("name", "source", "ops", "tensors")
-
-_REPR: Final = reprlib.Repr()
-_REPR.maxstring = _REPR.maxother = _REPR.maxlong = 80
-_shown: Final = _REPR.repr
-"""Shows a wrong value in a message, shortened if it is long or deeply nested."""
 
 
 def read_graph(path: str | Path) -> DnnGraph:
@@ -56,13 +52,13 @@ def graph_from_json(text: str) -> DnnGraph:
             duplicate name.
     """
     try:
-        content = json.loads(text, object_pairs_hook=_distinct)
+        content = json.loads(text, object_pairs_hook=distinct)
     except BadInputError:
         raise
     except (RecursionError, ValueError) as error:
         raise BadInputError(f"the graph is not JSON ({error})") from error
     if not isinstance(content, dict):
-        raise BadInputError(f"the graph is {_shown(content)}, expected an object with name, ops, tensors")
+        raise BadInputError(f"the graph is {shown(content)}, expected an object with name, ops, tensors")
     _check_keys(content, "the graph", _TOP_KEYS, required=("name", "ops", "tensors"))
     name = _text(content, "name", "the graph")
     ops = [_op(entry, i) for i, entry in enumerate(_list(content, "ops", "the graph"))]
@@ -74,7 +70,7 @@ def graph_from_json(text: str) -> DnnGraph:
 
     def op_of(reference: object, tensor: str, role: str) -> int:
         if not isinstance(reference, str) or reference not in index:
-            raise InvalidGraphError(name, f"tensor {tensor!r} dangles: its {role} {_shown(reference)} is not an op")
+            raise InvalidGraphError(name, f"tensor {tensor!r} dangles: its {role} {shown(reference)} is not an op")
         return index[reference]
 
     producers = [UNKNOWN if t["producer"] is None else op_of(t["producer"], t["name"], "producer") for t in tensors]
@@ -125,15 +121,9 @@ def graph_to_json(graph: DnnGraph) -> str:
     return json.dumps({"name": graph.name, "source": graph.source, "ops": ops, "tensors": tensors})
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make an object of its members; JSON's own rule would silently keep the last of two."""
-    entry = dict(pairs)
-    if len(entry) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in entry if keys.count(key) > 1)
-        name = entry.get("name")
-        raise BadInputError(f"the key {_shown(twice)} comes twice in one object (name {_shown(name)})")
-    return entry
+def graph_digest(graph: DnnGraph) -> str:
+    """Return the hexadecimal SHA-256 of a graph: equal graphs have equal digests."""
+    return hashlib.sha256(graph_to_json(graph).encode()).hexdigest()
 
 
 def _ints(entries: list[dict[str, Any]], key: str) -> Any:
@@ -151,7 +141,7 @@ def _op(entry: object, position: int) -> dict[str, Any]:
     compiled = checked.get("compiled_bytes")
     time_us = checked.get("time_us")
     if time_us is not None and (isinstance(time_us, bool) or not isinstance(time_us, int | float)):
-        raise BadInputError(f"{where}: time_us is {_shown(time_us)}, expected a number or null")
+        raise BadInputError(f"{where}: time_us is {shown(time_us)}, expected a number or null")
     return {
         "name": name,
         "kind": _text(checked, "kind", where),
@@ -171,7 +161,7 @@ def _tensor(entry: object, position: int) -> dict[str, Any]:
     consumers = _list(checked, "consumers", where)
     is_output = checked.get("is_output", not consumers)
     if not isinstance(is_output, bool):
-        raise BadInputError(f"{where}: is_output is {_shown(is_output)}, expected true or false")
+        raise BadInputError(f"{where}: is_output is {shown(is_output)}, expected true or false")
     size = _whole(checked["bytes"], "bytes", where)
     return {
         "name": name,
@@ -184,8 +174,8 @@ def _tensor(entry: object, position: int) -> dict[str, Any]:
 
 def _object(entry: object, where: str, known: tuple[str, ...], required: tuple[str, ...]) -> dict[str, Any]:
     if not isinstance(entry, dict):
-        raise BadInputError(f"{where} is {_shown(entry)}, expected an object")
-    named = f"{where} ({_shown(entry['name'])})" if "name" in entry else where
+        raise BadInputError(f"{where} is {shown(entry)}, expected an object")
+    named = f"{where} ({shown(entry['name'])})" if "name" in entry else where
     _check_keys(entry, named, known, required)
     return entry
 
@@ -202,22 +192,22 @@ def _check_keys(entry: dict[str, Any], where: str, known: tuple[str, ...], requi
 def _text(entry: dict[str, Any], key: str, where: str) -> str:
     value = entry[key]
     if not isinstance(value, str):
-        raise BadInputError(f"{where}: {key} is {_shown(value)}, expected a text")
+        raise BadInputError(f"{where}: {key} is {shown(value)}, expected a text")
     return value
 
 
 def _list(entry: dict[str, Any], key: str, where: str) -> list[Any]:
     value = entry[key]
     if not isinstance(value, list):
-        raise BadInputError(f"{where}: {key} is {_shown(value)}, expected a list")
+        raise BadInputError(f"{where}: {key} is {shown(value)}, expected a list")
     return value
 
 
 def _whole(value: object, key: str, where: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise BadInputError(f"{where}: {key} is {_shown(value)}, expected a whole number")
+        raise BadInputError(f"{where}: {key} is {shown(value)}, expected a whole number")
     if value < 0:
-        raise BadInputError(f"{where}: {key} is {_shown(value)}, at least 0 is needed")
+        raise BadInputError(f"{where}: {key} is {shown(value)}, at least 0 is needed")
     return value
 
 
@@ -227,5 +217,5 @@ def _finite(value: float, where: str) -> float:
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
-        raise BadInputError(f"{where}: time_us is {_shown(value)}, a finite number is needed")
+        raise BadInputError(f"{where}: time_us is {shown(value)}, a finite number is needed")
     return number

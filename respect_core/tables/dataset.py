@@ -91,12 +91,22 @@ class Dataset:
             BadInputError: There is no such partition.
             CorruptDatasetError: One of its files is not what was published.
         """
-        paths = self.paths(self.partition(name))
+        partition = self.partition(name)
+        paths = self.paths(partition)
+        _check_digests(partition, paths)
         try:
             tables = [pq.read_table(path, columns=list(columns) if columns else None) for path in paths]
         except (OSError, pa.ArrowException) as error:
             raise CorruptDatasetError(f"partition {name!r} of {self.root} cannot be read ({error})") from error
         return pa.concat_tables(tables).replace_schema_metadata(self.schema.arrow.metadata)
+
+    def check(self, partition: Partition) -> None:
+        """Check the files of one partition against their digests and refuse files that nobody published.
+
+        Raises:
+            CorruptDatasetError: The first file that is missing, changed or foreign is named.
+        """
+        self._verify(only=partition.name)
 
     def verify(self) -> None:
         """Check every published file against its digest and refuse files that nobody published.
@@ -104,6 +114,9 @@ class Dataset:
         Raises:
             CorruptDatasetError: The first file that is missing, changed or foreign is named.
         """
+        self._verify(only=None)
+
+    def _verify(self, only: str | None) -> None:
         # In this order another process that publishes meanwhile does no harm: a file that lies in the data folder
         # is named by the journal until the manifest lists it.
         present = [path for path in sorted(self.data.rglob("*")) if path.is_file()] if self.data.exists() else []
@@ -111,10 +124,9 @@ class Dataset:
         unfinished = None if name is None else self.data / name
         listed = set()
         for partition in self.partitions().values():
-            for part, path in zip(partition.parts, self.paths(partition), strict=True):
-                if sha256_of(path) != part.sha256:
-                    raise CorruptDatasetError(f"{path} was changed after it was published: restore it from a copy")
-                listed.add(path)
+            listed |= {self.data / part.file for part in partition.parts}
+            if only in (None, partition.name):
+                _check_digests(partition, self.paths(partition))
         for path in present:
             known = path in listed or (unfinished is not None and unfinished in path.parents)
             if not known and path.exists():
@@ -237,3 +249,9 @@ class Dataset:
             yield
         finally:
             lock.release()
+
+
+def _check_digests(partition: Partition, paths: Sequence[Path]) -> None:
+    for part, path in zip(partition.parts, paths, strict=True):
+        if sha256_of(path) != part.sha256:
+            raise CorruptDatasetError(f"{path} was changed after it was published: restore it from a copy")
