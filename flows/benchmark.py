@@ -34,18 +34,17 @@ def benchmark(
         schedules: Partition of the table `schedules`; the one published last if empty.
         home: Folder of all state; RESPECT_HOME if empty.
     """
-    at = Home.at(home)
-    at.check_writable()
-    log = get_run_logger()
-    partition = schedules or latest_schedules(at)
-    models = pc.unique(at.dataset(SCHEDULES).read(partition, ["model"])["model"]).to_pylist()
-    inferences = get_size(size).benchmark_items
-    run = BenchmarkRun.now(partition, runner, TimingPlan(repeats=inferences, items=inferences))
-    calls = [{"home": at.path, "run": run, "model": model, "shard": i} for i, model in enumerate(models)]
-    run_shards(benchmark_model, calls, f"models on {runner}", log)
-    done = publish_benchmarks(at.path, run)
-    log.info("benchmarks %s: %d timed inferences published", done.partition, done.rows)
-    return done
+    at, log = Home.at(home), get_run_logger()
+    with at.one_run(log.warning):
+        partition = schedules or latest_schedules(at)
+        models = pc.unique(at.dataset(SCHEDULES).read(partition, ["model"])["model"]).to_pylist()
+        inferences = get_size(size).benchmark_items
+        run = BenchmarkRun.now(partition, runner, TimingPlan(repeats=inferences, items=inferences))
+        calls = [{"home": at.path, "run": run, "model": model, "shard": i} for i, model in enumerate(models)]
+        run_shards(benchmark_model, calls, f"models on {runner}", log)
+        done = publish_benchmarks(at.path, run)
+        log.info("benchmarks %s: %d timed inferences published", done.partition, done.rows)
+        return done
 
 
 def latest_schedules(home: Home) -> str:

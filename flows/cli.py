@@ -99,6 +99,10 @@ def schedule(
 ) -> None:
     """Schedule one model; without MODEL, run the flow over the ten ImageNet models at --size."""
     if model is None:
+        if stages is not None or constraint or constraints is not None or checkpoint is not None:
+            raise typer.BadParameter(
+                "needed with --stages, --constraint, --constraints and --checkpoint", param_hint="MODEL"
+            )
         from flows.cli_flows import run_schedule
 
         run_schedule(size, seed, home, json)

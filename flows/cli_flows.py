@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -154,4 +155,11 @@ def _print_summary(home: Home, partition: str) -> None:
     from respect_core.report.summary import summary_markdown
     from respect_core.tables.schedules import SCHEDULES
 
-    typer.echo(f"\n{summary_markdown(home.dataset(SCHEDULES).read(partition))}")
+    text = summary_markdown(home.dataset(SCHEDULES).read(partition))
+    if sys.stdout.isatty():
+        from rich.console import Console
+        from rich.markdown import Markdown
+
+        Console().print(Markdown(text))
+    else:
+        typer.echo(f"\n{text}")

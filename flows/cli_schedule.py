@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from flows.options import EXIT_NO_SCHEDULE, print_json
+from flows.options import EXIT_NO_SCHEDULE, print_json, printable
 from respect_core.constraints import Constraints, load_constraints
 from respect_core.device import MIB, load_profile
 from respect_core.errors import RespectError, UnknownNameError
@@ -51,7 +54,8 @@ def schedule_model(request: ScheduleRequest, as_json: bool) -> None:
         limit = AUTO_TIME_LIMIT_S if request.solver == "auto" else TIME_LIMIT_S
     options = SolveOptions(time_limit_s=limit, seed=request.seed)
     solver = _solver(request)
-    warm_up(solver, problem)
+    with saying_that_it_compiles():
+        warm_up(solver, problem)
     result = solver.solve(problem, options)
     row = result_row(problem, result)
     if as_json:
@@ -60,6 +64,19 @@ def schedule_model(request: ScheduleRequest, as_json: bool) -> None:
         _print(problem, result, row)
     if result.stage_of is None:
         raise typer.Exit(EXIT_NO_SCHEDULE)
+
+
+@contextmanager
+def saying_that_it_compiles() -> Iterator[None]:
+    """Explain a wait on stderr: the first use on a machine compiles the solver, later ones load it."""
+    note = "compiling the solver for this machine, once"
+    timer = threading.Timer(2.0, lambda: typer.echo(note, err=True))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _problem(request: ScheduleRequest) -> Problem:
@@ -113,18 +130,17 @@ def _print(problem: Problem, result: SolveResult, row: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    console = Console(markup=False, highlight=False)
     bound = row["lower_bound"]
     unit = "µs" if problem.objective == "throughput" else ("B" if problem.objective == "peak-memory" else "")
     proof = f"bound {bound:,} {unit}, gap {row['gap']:.2%}" if row["gap"] is not None else "no bound proven"
     console.print(
-        f"[bold]{row['model']}[/bold]: {row['num_ops']} ops over {row['num_stages']} stages, {row['objective']}, "
-        f"{row['device']}, solver {row['solver']}: [bold]{row['status']}[/bold] in {row['solve_seconds']:.3f} s"
-        + (f" ({proof})" if result.stage_of else ""),
-        highlight=False,
+        f"{printable(row['model'])}: {row['num_ops']} ops over {row['num_stages']} stages, {row['objective']}, "
+        f"{printable(row['device'])}, solver {row['solver']}: {row['status']} in {row['solve_seconds']:.3f} s"
+        + (f" ({proof})" if result.stage_of else "")
     )
     if row["message"]:
-        console.print(row["message"], highlight=False)
+        console.print(printable(row["message"]))
     if result.numbers is None:
         return
     table = Table(box=None, pad_edge=False)
@@ -145,6 +161,5 @@ def _print(problem: Problem, result: SolveResult, row: dict[str, Any]) -> None:
     console.print(
         f"peak memory {row['peak_param_bytes'] / MIB:.3f} MiB, "
         f"communication {row['communication_bytes'] / 1024:.0f} KiB, "
-        f"modelled bottleneck {row['bottleneck_us'] / 1000:.2f} ms, latency {row['latency_us'] / 1000:.2f} ms",
-        highlight=False,
+        f"modelled bottleneck {row['bottleneck_us'] / 1000:.2f} ms, latency {row['latency_us'] / 1000:.2f} ms"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
@@ -125,18 +126,29 @@ def _datasets(home: Home) -> Iterator[Finding]:
 
 
 def _stores(home: Home) -> Iterator[Finding]:
-    from tasks.tracking import champion_checkpoint
+    from respect_core.policy.checkpoint import read_checkpoint
+    from tasks.tracking import NoChampionError, champion_checkpoint
 
-    server = os.environ.get("PREFECT_API_URL")
-    yield Finding(
-        check="prefect", level="ok", what=f"server {server}" if server else "embedded server, started by each run"
-    )
+    yield _prefect(os.environ.get("PREFECT_API_URL"))
     try:
         champion = champion_checkpoint(home.path)
-    except RespectError as error:
+    except NoChampionError as error:
         yield Finding(check="policy", level="warning", what=str(error), way_out="run `respect nightly`")
-        return
-    yield Finding(check="policy", level="ok", what=f"champion {champion.name}")
+    except RespectError as error:
+        yield Finding(check="policy", level="error", what=str(error), way_out="see the message")
+    else:
+        yield Finding(check="policy", level="ok", what=f"champion {read_checkpoint(champion).version}")
+
+
+def _prefect(server: str | None) -> Finding:
+    if not server:
+        return Finding(check="prefect", level="ok", what="embedded server, started by each run")
+    try:
+        with urllib.request.urlopen(f"{server.rstrip('/')}/health", timeout=5):
+            return Finding(check="prefect", level="ok", what=f"server {server} answers")
+    except (OSError, ValueError) as error:
+        way_out = "start it (`prefect server start`), or unset PREFECT_API_URL to use the embedded one"
+        return Finding(check="prefect", level="error", what=f"server {server}: {error}", way_out=way_out)
 
 
 def _coral(home: Home) -> Iterator[Finding]:

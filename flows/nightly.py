@@ -39,28 +39,27 @@ def nightly(size: SizeName = "smoke", seed: int = 0, home: str | None = None) ->
         seed: Seed of everything that draws.
         home: Folder of all state; RESPECT_HOME if empty.
     """
-    at = Home.at(home)
-    at.check_writable()
-    log = get_run_logger()
-    graphs = generate(size, seed, home)
-    labels = label(size, seed, home)
-    trained = train(size, seed, home)
-    schedules = schedule(size, seed, home)
-    benchmarks = benchmark(size, "simulated", schedules.partition, home)
-    policy = f"version {trained.policy.version}" + (" (reused)" if trained.policy.reused else "")
-    report = write_run_report(
-        at.path,
-        ReportSources(
-            size=size,
-            seed=seed,
-            schedules=schedules.partition,
-            benchmarks=benchmarks.partition,
-            training=trained.policy.training.partition,
-            policy=policy,
-        ),
-    )
-    log_report(at.path, trained.policy.run_id, report)
-    log.info("report: %s", report)
-    return NightlyResult(
-        graphs=graphs, labels=labels, train=trained, schedules=schedules, benchmarks=benchmarks, report=str(report)
-    )
+    at, log = Home.at(home), get_run_logger()
+    with at.one_run(log.warning):
+        graphs = generate(size, seed, home)
+        labels = label(size, seed, home)
+        trained = train(size, seed, home)
+        schedules = schedule(size, seed, home)
+        benchmarks = benchmark(size, "simulated", schedules.partition, home)
+        policy = f"version {trained.policy.version}" + (" (reused)" if trained.policy.reused else "")
+        report = write_run_report(
+            at.path,
+            ReportSources(
+                size=size,
+                seed=seed,
+                schedules=schedules.partition,
+                benchmarks=benchmarks.partition,
+                training=trained.policy.training.partition,
+                policy=policy,
+            ),
+        )
+        log_report(at.path, trained.policy.run_id, report)
+        log.info("report: %s", report)
+        return NightlyResult(
+            graphs=graphs, labels=labels, train=trained, schedules=schedules, benchmarks=benchmarks, report=str(report)
+        )

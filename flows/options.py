@@ -27,7 +27,7 @@ HomeOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 SizeOption = Annotated[str, typer.Option("--size", help="smoke (minutes), nightly (hours) or full.")]
-SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything that draws.")]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, max=2**32 - 1, help="Seed of everything that draws.")]
 DeviceOption = Annotated[str, typer.Option("--device", help="Profile: usb3, pcie or a TOML file like devices.toml.")]
 ObjectiveOption = Annotated[str, typer.Option("--objective", help="throughput, peak-memory or weighted.")]
 TimeLimitOption = Annotated[
@@ -55,13 +55,21 @@ def reporting(command: Callable[P, None]) -> Callable[P, None]:
         try:
             command(*args, **kwargs)
         except (errors.RespectError, RunnerError) as error:
-            typer.echo(f"error: {error}", err=True)
+            typer.echo(f"error: {printable(str(error))}", err=True)
             raise typer.Exit(exit_code_of(error)) from None
         except BrokenPipeError:
             sys.stderr.close()
             raise typer.Exit(1) from None
+        except OSError as error:
+            typer.echo(f"error: {error.filename or 'the output'}: {error.strerror or error}", err=True)
+            raise typer.Exit(EXIT_BAD_INPUT) from None
 
     return wrapped
+
+
+def printable(text: str) -> str:
+    """Replace what would steer a terminal: a name comes from a file and may hold anything."""
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
 
 
 def print_json(value: Any) -> None:

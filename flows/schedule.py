@@ -25,16 +25,16 @@ def schedule(size: SizeName = "smoke", seed: int = 0, home: str | None = None) -
         seed: Seed of the random orders.
         home: Folder of all state; RESPECT_HOME if empty.
     """
-    at = Home.at(home)
-    at.check_writable()
-    checkpoint: Path | None
-    try:
-        checkpoint = champion_checkpoint(at.path)
-    except NoChampionError as error:
-        get_run_logger().warning("the policy is left out: %s", error)
-        checkpoint = None
-    plan = RunPlan.of(size, seed)
-    return ensure_schedules(at, plan.schedules(sha256_of(checkpoint) if checkpoint else None), checkpoint)
+    at, log = Home.at(home), get_run_logger()
+    with at.one_run(log.warning):
+        checkpoint: Path | None
+        try:
+            checkpoint = champion_checkpoint(at.path)
+        except NoChampionError as error:
+            get_run_logger().warning("the policy is left out: %s", error)
+            checkpoint = None
+        plan = RunPlan.of(size, seed)
+        return ensure_schedules(at, plan.schedules(sha256_of(checkpoint) if checkpoint else None), checkpoint)
 
 
 def ensure_schedules(home: Home, schedules: ScheduleSet, checkpoint: Path | None) -> Published:

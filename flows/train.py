@@ -34,24 +34,23 @@ def train(size: SizeName = "smoke", seed: int = 0, home: str | None = None) -> T
         seed: Seed of the training graphs and of the training.
         home: Folder of all state; RESPECT_HOME if empty.
     """
-    at = Home.at(home)
-    at.check_writable()
-    log = get_run_logger()
-    plan = RunPlan.of(size, seed)
-    training, evaluation = plan.training, plan.labels_of(plan.evaluation_graphs)
-    known = trained_before(at, training)
-    if known is not None:
-        log.info("policy version %s: trained on the same labels with the same settings, reused", known.version)
-    if known is not None and known.judged is not None:
-        _refuse_illegal(known.version, known.illegal)
-        return TrainResult(policy=known, decision=None)
-    for labels in (training.labels, evaluation):
-        ensure_labels(at, labels)
-    policy = known or train_policy(at.path, training)
-    decision = judge_policy(at.path, evaluation, policy.version)
-    log.info("version %s: %s", policy.version, decision.reason)
-    _refuse_illegal(policy.version, decision.candidate.illegal)
-    return TrainResult(policy=policy, decision=decision)
+    at, log = Home.at(home), get_run_logger()
+    with at.one_run(log.warning):
+        plan = RunPlan.of(size, seed)
+        training, evaluation = plan.training, plan.labels_of(plan.evaluation_graphs)
+        known = trained_before(at, training)
+        if known is not None:
+            log.info("policy version %s: trained on the same labels with the same settings, reused", known.version)
+        if known is not None and known.judged is not None:
+            _refuse_illegal(known.version, known.illegal)
+            return TrainResult(policy=known, decision=None)
+        for labels in (training.labels, evaluation):
+            ensure_labels(at, labels)
+        policy = known or train_policy(at.path, training)
+        decision = judge_policy(at.path, evaluation, policy.version)
+        log.info("version %s: %s", policy.version, decision.reason)
+        _refuse_illegal(policy.version, decision.candidate.illegal)
+        return TrainResult(policy=policy, decision=decision)
 
 
 def _refuse_illegal(version: str, illegal: int) -> None:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
+from respect_core.errors import UnwritableError
 from respect_core.tables.dataset import Dataset
 from respect_core.tables.files import check_writable
 from respect_core.tables.table import TableSchema
 
 HOME_VARIABLE = "RESPECT_HOME"
+LEAST_FREE_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,8 +33,39 @@ class Home:
         return cls(path=Path(chosen).expanduser().absolute())
 
     def check_writable(self) -> None:
-        """Raise `UnwritableError` before any work starts if the folder cannot be written."""
+        """Raise `UnwritableError` before any work starts if the folder cannot be written or its disk is full."""
         check_writable(self.path)
+        free = shutil.disk_usage(self.path).free
+        if free < LEAST_FREE_BYTES:
+            raise UnwritableError(
+                f"{self.path} has {free / 2**20:.0f} MiB free, at least {LEAST_FREE_BYTES / 2**20:.0f} MiB are needed: "
+                "free space or choose --home"
+            )
+
+    @contextmanager
+    def one_run(self, say: Callable[[str], None]) -> Iterator[None]:
+        """Keep other runs off this home for a ``with`` block; a flow inside another one's block goes on at once.
+
+        Two runs would stage into the same folders and register each other's policies. The lock is the operating
+        system's: it goes with the process, however that ends.
+
+        Args:
+            say: Told once, before waiting, that another run is at work.
+
+        Raises:
+            UnwritableError: The home cannot be written.
+        """
+        self.check_writable()
+        lock = FileLock(self.path / "run.lock", is_singleton=True, thread_local=False)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            say(f"another run is at work in {self.path}: waiting until it is done")
+            lock.acquire()
+        try:
+            yield
+        finally:
+            lock.release()
 
     def dataset(self, schema: TableSchema) -> Dataset:
         """Return the dataset of a table."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from respect_core.errors import BadInputError
 from respect_core.solve.labelling import LabelConfig
 from respect_core.sources.catalog import IMAGENET_MODELS
 from respect_core.sources.synthetic import SyntheticSpec
@@ -26,7 +27,17 @@ class RunPlan:
 
     @classmethod
     def of(cls, size: str, seed: int = 0) -> RunPlan:
-        """Look a size up by name."""
+        """Look a size up by name.
+
+        Raises:
+            UnknownNameError: There is no such size.
+            BadInputError: The seed is out of range, or that of the evaluation graphs, which nobody may train on.
+        """
+        if not 0 <= seed < 2**32 or seed == EVALUATION_SEED:
+            raise BadInputError(
+                f"seed is {seed}, allowed are whole numbers in 0..2**32-1 except {EVALUATION_SEED}, "
+                "which makes the frozen evaluation graphs"
+            )
         return cls(size=get_size(size), seed=seed)
 
     @property

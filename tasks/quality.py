@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 import warnings
@@ -248,4 +249,5 @@ def _import_gx() -> Any:
         # It imports the modules `sre_constants` and `sre_parse`, which Python deprecates.
         warnings.filterwarnings("ignore", r"module 'sre_\w+' is deprecated", DeprecationWarning)
         import great_expectations as gx
+    logging.getLogger("great_expectations").setLevel(logging.WARNING)
     return gx

@@ -30,6 +30,7 @@ SOLVERS_COMPARED = (
     "order-dfs",
     "random-orders",
     "compiler-rule",
+    "exact",
     "ilp",
 )
 START_UP_S = 180.0

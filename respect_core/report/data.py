@@ -21,6 +21,8 @@ ON_CHIP_BYTES: Final = 8 * MIB
 
 RULE: Final = "compiler-rule"
 POLICY: Final = "policy"
+BASELINE: Final = "random-orders"
+"""The strongest simple baseline: what a policy has to beat."""
 _PROVERS: Final = ("exact", "ilp", "auto")
 _FIRST_SOLVERS: Final = ("exact", "ilp", "auto", POLICY, "pointer")
 _LAST_SOLVERS: Final = ("profiling", "balanced", RULE)

@@ -6,14 +6,14 @@ import statistics
 from typing import Literal
 
 from respect_core.errors import BadInputError
-from respect_core.report.data import POLICY, RULE, Case, Rows, Setting, settings_of
+from respect_core.report.data import BASELINE, POLICY, RULE, Case, Rows, Setting, settings_of
 from respect_core.report.html_parts import MISSING, bytes_text, mib_text, percent_text, seconds_text
 
 
 def summary_markdown(
     schedules: Rows, *, objective: str | None = None, device: str | None = None, unit: Literal["MiB", "byte"] = "MiB"
 ) -> str:
-    """Write one row a model: peak memory for every K by proof, policy and compiler's rule, mean gaps, seconds.
+    """Write one row a model: peak memory for every K by proof, policy, random orders, compiler's rule, gaps, seconds.
 
     Args:
         schedules: Rows of the table `schedules`.
@@ -37,8 +37,12 @@ def summary_markdown(
     if not fitting:
         return "No schedules to show.\n"
     setting = fitting[0]
-    solvers = [solver for solver in (setting.prover, POLICY, RULE) if solver in setting.solvers and solver is not None]
-    solvers = solvers or list(setting.solvers[:3])
+    solvers = [
+        solver
+        for solver in (setting.prover, POLICY, BASELINE, RULE)
+        if solver in setting.solvers and solver is not None
+    ]
+    solvers = solvers or list(setting.solvers[:4])
     head = ["model", "ops"]
     head += [f"K = {k}: {' / '.join(solvers)}" for k in setting.stage_counts]
     head += [f"mean gap, {solver}" for solver in solvers] + [f"median s, {solver}" for solver in solvers]

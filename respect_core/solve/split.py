@@ -60,7 +60,7 @@ class Splitter:
             BadInputError: ``order`` is not a topological order.
         """
         graph = self.problem.graph
-        order = np.ascontiguousarray(order, dtype=np.int64)
+        order = np.array(order, dtype=np.int64)  # a copy: compiled code is made anew for read-only arrays
         if not graph.is_topological(order):
             raise BadInputError(f"graph {graph.name!r}: the order to split is not a topological order of its ops")
         if self._group_of is not None:

@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from flows.cli import app
+from tests.free_port import free_port
 
 RUNNER = CliRunner()
 
@@ -215,3 +216,49 @@ def test_doctor_exits_with_2_where_something_is_broken(tmp_path: Path, monkeypat
     result = run("doctor", "--home", str(tmp_path / "home"))
     assert result.exit_code == 2
     assert "error" in result.stdout and "->" in result.stdout
+
+
+def test_a_name_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    graph = json.loads(json.dumps(TINY))
+    graph["name"] = "x[/red]\x1b[31m\ny"
+    result = run("schedule", write(tmp_path, graph), "-k", "2")
+    assert result.exit_code == 0
+    assert "x[/red]" in result.stdout and "\x1b" not in result.stdout
+
+
+def test_a_full_disk_behind_stdout_is_said(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "from flows.cli import main; main()", "schedule", write(tmp_path, TINY), "-k", "2"]
+    with Path("/dev/full").open("w") as full:
+        result = subprocess.run([*command, "--json"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert result.returncode != 0
+    assert "Traceback" not in result.stderr and "No space left" in result.stderr
+
+
+def test_a_key_twice_in_a_constraints_file_is_refused(tmp_path: Path) -> None:
+    rules = tmp_path / "rules.json"
+    rules.write_text('{"pin": [], "pin": []}')
+    result = run("schedule", write(tmp_path, TINY), "-k", "2", "--constraints", str(rules))
+    assert result.exit_code == 2 and "'pin'" in result.stderr and "rules.json" in result.stderr
+
+
+def test_a_stage_that_does_not_exist_is_named_with_its_op(tmp_path: Path) -> None:
+    rules = tmp_path / "rules.json"
+    rules.write_text('{"pin": [{"op": "b", "stage": 9}]}')
+    result = run("schedule", write(tmp_path, TINY), "-k", "2", "--constraints", str(rules))
+    assert result.exit_code == 2 and "'b'" in result.stderr and "9" in result.stderr and "0..1" in result.stderr
+
+
+def test_servers_that_do_not_answer_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dead = f"http://127.0.0.1:{free_port()}"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", dead)
+    monkeypatch.setenv("PREFECT_API_URL", f"{dead}/api")
+    result = run("schedule", "ResNet50", "-k", "4", "--solver", "policy", "--home", str(tmp_path))
+    assert result.exit_code == 2 and dead in result.stderr
+    result = run("doctor", "--home", str(tmp_path), "--json")
+    levels = {entry["check"]: entry["level"] for entry in json.loads(result.stdout)["findings"]}
+    assert result.exit_code == 2 and levels["prefect"] == levels["policy"] == "error"
+
+
+def test_options_of_one_model_need_the_model(tmp_path: Path) -> None:
+    result = run("schedule", "--stages", "4", "--home", str(tmp_path))
+    assert result.exit_code == 2 and "MODEL" in result.stderr
