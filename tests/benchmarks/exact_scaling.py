@@ -63,6 +63,32 @@ def main() -> None:
         )
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    if args.plot:
+        _plot(rows, args)
+
+
+def _plot(rows: list[dict[str, Any]], args: argparse.Namespace) -> None:
+    """Draw median seconds against ops, a line a family; hollow where not everything was proven."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    import matplotlib.pyplot as plt
+
+    mpl.rcParams["svg.hashsalt"] = "scaling"
+    figure, axes = plt.subplots(figsize=(8, 5), layout="constrained")
+    for number, label in enumerate(dict.fromkeys(row["graphs"] for row in rows)):
+        mine = [row for row in rows if row["graphs"] == label]
+        colour = f"C{number % 10}"
+        axes.plot([r["num_ops"] for r in mine], [r["median_s"] for r in mine], color=colour, label=label, lw=1)
+        for row in mine:
+            whole = row["proven"] == row["of"]
+            axes.plot(row["num_ops"], row["median_s"], "o", color=colour, mfc=colour if whole else "white")
+    proof = f"filled where all {args.graphs} graphs are proven in {args.time_limit:g} s"
+    title = f"exact, {args.objective}, K = {args.num_stages}: {proof}"
+    axes.set(xscale="log", yscale="log", xlabel="ops", ylabel="median seconds", title=title)
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize="small", ncols=2)
+    figure.savefig(args.plot, metadata={"Date": None})
 
 
 def _families(args: argparse.Namespace) -> list[tuple[str, Callable[[int], DnnGraph]]]:
@@ -111,6 +137,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--graphs", type=int, default=3, help="graphs a row")
     parser.add_argument("--time-limit", type=float, default=1.0, help="seconds a graph")
     parser.add_argument("--json", type=Path, help="also write the rows here")
+    parser.add_argument("--plot", type=Path, help="also draw them into this SVG file")
     return parser.parse_args()
 
 
