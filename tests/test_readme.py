@@ -12,6 +12,7 @@ from flows.cli import app
 from respect_core.constraints import NAMED, load_constraints
 from respect_core.objective import OBJECTIVES
 from respect_core.solve.registry import solver_names
+from respect_core.sources.catalog import IMAGENET_MODELS
 from respect_core.sources.graph_json import graph_from_json, graph_to_json
 from tests.conftest import ROOT
 
@@ -46,6 +47,13 @@ def test_the_folder_map_names_every_package_and_nothing_else() -> None:
     }
     inside_others = {"respect_core/tables/domain_checks"}
     assert packages - inside_others <= set(rows), f"not in the folder map: {packages - inside_others - set(rows)}"
+
+
+def test_no_placeholder_is_left_and_the_results_name_every_model() -> None:
+    results = README.split("## Results")[1].split("\n## ")[0]
+    for model in IMAGENET_MODELS:
+        assert f"| {model} |" in results
+    assert not re.search(r"\bRESULTS\b|\bTBD\b", README)
 
 
 def test_make_targets_and_solvers_and_objectives_are_the_programs() -> None:
