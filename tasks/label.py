@@ -6,26 +6,26 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from respect_core.solve.labelling import LabelConfig, label_graphs
-from respect_core.tables.domain_checks import label_checks
+from respect_core.solve.labelling import LabelConfig, label_tables
+from respect_core.tables.domain_checks import DomainColumns, label_checks
 from respect_core.tables.fingerprint import fingerprint
-from respect_core.tables.graph_rows import GraphTables, tables_to_graphs
-from respect_core.tables.graphs import GRAPHS
+from respect_core.tables.graph_rows import GraphTables
 from respect_core.tables.labels import LABEL_TIMINGS, LABELS
-from respect_core.tables.ops import OPS
-from respect_core.tables.tensors import TENSORS
-from tasks.child import run_in_child
-from tasks.generate import GRAPH_SCHEMAS, GraphSet
+from respect_core.tables.table import TableSchema
+from tasks.child import run_in_kept_child
+from tasks.generate import GRAPH_SCHEMAS, START_UP_S, GraphSet
 from tasks.home import Home
-from tasks.publishing import Checks, Published, publish_all, published
+from tasks.progress import worth_retrying
+from tasks.publishing import Checks, Published, published
+from tasks.shards import ShardClock, ShardedSet, ShardReport, accept, drop_shards, publish_shards, stage_shard
 
 LABEL_SCHEMAS = (LABEL_TIMINGS, LABELS)
-START_UP_S = 120.0
-"""What a solver process may need beyond its solves: imports, compiling, reading."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,41 +51,85 @@ class LabelSet:
         """Name of the partition in the tables `labels` and `label_timings`."""
         return f"{self.graphs.partition}-{self.config.solver}-{self.fingerprint[:8]}"
 
+    @property
+    def sharded(self) -> ShardedSet:
+        """The set as it is put together; its shards are those of the graphs."""
+        return ShardedSet(
+            schemas=LABEL_SCHEMAS,
+            partition=self.partition,
+            fingerprint=self.fingerprint,
+            num_shards=self.graphs.num_shards,
+        )
+
+    def solves(self, num_graphs: int) -> int:
+        """Return how many solves so many graphs need."""
+        return num_graphs * len(self.config.num_stages)
+
 
 def labels_published(home: Home, labels: LabelSet) -> Published | None:
     """Return the published partition of `labels` if both tables have it."""
     found = [published(home, schema, labels.partition) for schema in LABEL_SCHEMAS]
-    return found[-1] if all(found) else None
+    if not all(found):
+        return None
+    drop_shards(home, labels.sharded)
+    return found[-1]
 
 
-def label_files(graphs: Path, ops: Path, tensors: Path, config: LabelConfig) -> tuple[list[Any], list[Any]]:
-    """Label the graphs of three Parquet files; returns rows of `labels` and of `label_timings`."""
-    tables = GraphTables(graphs=pq.read_table(graphs), ops=pq.read_table(ops), tensors=pq.read_table(tensors))
-    return label_graphs(tables_to_graphs(tables), config)
+def make_labels(home: Home, labels: LabelSet, shard: int) -> ShardReport:
+    """Label, write and audit one shard of published graphs."""
+    clock = ShardClock()
+    graphs = read_shard(home, labels.graphs, shard)
+    found, timings = label_tables(graphs, labels.config)
+    tables = {LABELS.name: found, LABEL_TIMINGS.name: timings}
+    rows = {LABEL_TIMINGS.name: labels.solves(len(labels.graphs.indices(shard)))}
+    return stage_shard(home, labels.sharded, shard, tables, _checks(graphs), rows, clock)
 
 
-@task(task_run_name="label-{shard}", cache_policy=NO_CACHE, retries=1)
-def label_shard(home: Path, labels: LabelSet, shard: int) -> bool:
-    """Write one shard of labels to staging; return False where an interrupted run had done so already."""
-    at = Home(path=home)
-    missing = [s for s in LABEL_SCHEMAS if published(at, s, labels.partition) is None]
-    stagings = {s.name: at.dataset(s).stage(labels.partition, labels.fingerprint) for s in missing}
-    if all(staging.finished(shard) for staging in stagings.values()):
-        return False
-    datasets = [at.dataset(schema) for schema in (GRAPHS, OPS, TENSORS)]
-    graphs, ops, tensors = (d.paths(d.partition(labels.graphs.partition))[shard] for d in datasets)
-    solves = len(labels.graphs.indices(shard)) * len(labels.config.num_stages)
-    limit_s = START_UP_S + 1.5 * solves * labels.config.time_limit_s
-    rows, timings = run_in_child(limit_s, label_files, graphs, ops, tensors, labels.config)
-    for staging in stagings.values():
-        staging.write(shard, staging.schema.table(rows if staging.schema is LABELS else timings))
-    return True
+def read_shard(home: Home, graphs: GraphSet, shard: int) -> GraphTables:
+    """Read the graphs of one shard out of the published files, of which a shard is a small piece."""
+    ids = graphs.ids(shard)
+    between = [("graph_id", ">=", ids[0].as_py()), ("graph_id", "<=", ids[-1].as_py())]
+
+    def read(schema: TableSchema) -> pa.Table:
+        dataset = home.dataset(schema)
+        paths = [str(path) for path in dataset.paths(dataset.partition(graphs.partition))]
+        table = pq.read_table(paths, filters=between, partitioning=None)
+        # Ids of different lengths are not in the order of their numbers: others may lie between.
+        return table.filter(pc.is_in(table["graph_id"], value_set=ids))
+
+    return GraphTables(**{schema.name: read(schema) for schema in GRAPH_SCHEMAS})
+
+
+def _checks(graphs: GraphTables) -> Checks:
+    """Return the domain checks of the labels of exactly these graphs."""
+
+    def of_timings(tables: dict[str, pa.Table]) -> DomainColumns:
+        ids = tables[LABEL_TIMINGS.name]["graph_id"].combine_chunks()
+        return DomainColumns(columns={"graph_known": pc.is_in(ids, value_set=graphs.graphs["graph_id"])})
+
+    return {
+        LABELS.name: lambda tables: label_checks(tables[LABELS.name], graphs, tables[LABEL_TIMINGS.name]),
+        LABEL_TIMINGS.name: of_timings,
+    }
+
+
+@task(task_run_name="label-{shard}", cache_policy=NO_CACHE, retries=1, retry_condition_fn=worth_retrying)
+def label_shard(home: Path, labels: LabelSet, shard: int) -> ShardReport | None:
+    """Stage one shard of checked labels; return None where an interrupted run had done so already.
+
+    Raises:
+        QualityError: The shard did not pass its audit; it was moved aside.
+        SolverFailedError: The process died or went on long past its deadlines.
+    """
+    at, work = Home(path=home), labels.sharded
+    if work.is_finished(at, shard):
+        return None
+    limit_s = START_UP_S + 1.5 * labels.solves(len(labels.graphs.indices(shard))) * labels.config.time_limit_s
+    return accept(work, run_in_kept_child(limit_s, make_labels, at, labels, shard))
 
 
 @task(task_run_name="publish-labels", cache_policy=NO_CACHE)
 def publish_labels(home: Path, labels: LabelSet) -> Published:
-    """Check the staged labels against their graphs and publish them."""
-    at = Home(path=home)
-    graphs = GraphTables(**{s.name: at.dataset(s).read(labels.graphs.partition) for s in GRAPH_SCHEMAS})
-    checks: Checks = {LABELS.name: lambda tables: label_checks(tables[LABELS.name], graphs, tables[LABEL_TIMINGS.name])}
-    return publish_all(at, LABEL_SCHEMAS, labels.partition, labels.fingerprint, labels.facts, checks)[-1]
+    """Compact the checked shards and publish both tables."""
+    rows = {LABEL_TIMINGS.name: labels.solves(labels.graphs.num_graphs)}
+    return publish_shards(Home(path=home), labels.sharded, labels.facts, rows)[-1]

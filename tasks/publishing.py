@@ -1,4 +1,4 @@
-"""From staged parts to published partitions: audit every table of a set, then publish them all, or none."""
+"""From staged tables to published partitions: audit every table of a set, then publish them all, or none."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tasks.home import Home
 from tasks.quality import Domain, audit
 
 Checks: TypeAlias = Mapping[str, Callable[[Mapping[str, pa.Table]], DomainColumns]]
-"""For a table's name, how its domain columns follow from the staged tables of the set."""
+"""For a table's name, how its domain columns follow from the tables of the set."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,14 +36,19 @@ def published(home: Home, schema: TableSchema, partition: str) -> Published | No
     """Return a partition if it is published and whole.
 
     Raises:
-        CorruptDatasetError: It is published and a file of it is missing, cut short or foreign.
+        CorruptDatasetError: It is published and a file of it is missing or changed, or there is a foreign file.
     """
     dataset = home.dataset(schema)
     found = dataset.partitions().get(partition)
     if found is None:
         return None
-    dataset.paths(found)
+    dataset.check(found)
     return Published(table=schema.name, partition=partition, rows=found.rows, digest=found.digest, reused=True)
+
+
+def unpublished(home: Home, schemas: Sequence[TableSchema], partition: str) -> list[TableSchema]:
+    """Return the tables of a set that do not have the partition yet."""
+    return [schema for schema in schemas if published(home, schema, partition) is None]
 
 
 def publish_all(
@@ -54,7 +59,7 @@ def publish_all(
     facts: dict[str, Any],
     checks: Checks,
 ) -> list[Published]:
-    """Audit the staged partition of several tables together and publish it.
+    """Audit the staged partition of several tables as a whole and publish it; for sets that fit into memory.
 
     Args:
         home: The home folder.
@@ -71,20 +76,43 @@ def publish_all(
         QualityError: A rule is broken in one of the tables: none is published, all parts are moved aside.
         CorruptDatasetError: A dataset holds a changed or foreign file; nothing is overwritten.
     """
-    open_ = [schema for schema in schemas if published(home, schema, partition) is None]
+    open_ = unpublished(home, schemas, partition)
     stagings = {schema.name: home.dataset(schema).stage(partition, fingerprint) for schema in open_}
     tables = {
         schema.name: stagings[schema.name].read() if schema in open_ else home.dataset(schema).read(partition)
         for schema in schemas
     }
-    reports = [audit(schema, tables[schema.name], _domain(checks, schema, tables)) for schema in open_]
-    _show(partition, reports)
+    reports = audit_set(open_, tables, checks)
+    show(partition, reports)
+    if not all(report.passed for report in reports):
+        refuse(reports, [str(home.dataset(schema).reject(stagings[schema.name])) for schema in open_])
+    return publish_staged(home, schemas, partition, fingerprint, facts)
+
+
+def audit_set(schemas: Sequence[TableSchema], tables: Mapping[str, pa.Table], checks: Checks) -> list[AuditReport]:
+    """Audit tables that belong together; domain checks may look at all of them."""
+    return [audit(schema, tables[schema.name], _domain(checks, schema, tables)) for schema in schemas]
+
+
+def refuse(reports: Sequence[AuditReport], kept_at: Sequence[str]) -> None:
+    """Raise the `QualityError` of the reports that did not pass, if there are any."""
     failed = [report for report in reports if not report.passed]
     if failed:
-        kept = [str(home.dataset(schema).reject(stagings[schema.name])) for schema in open_]
-        raise QualityError(failed[0].table, [line for report in failed for line in report.lines], ", ".join(kept))
-    for schema in open_:
-        home.dataset(schema).publish(stagings[schema.name], facts)
+        lines = [line for report in failed for line in report.lines]
+        raise QualityError(failed[0].table, lines, ", ".join(kept_at))
+
+
+def publish_staged(
+    home: Home, schemas: Sequence[TableSchema], partition: str, fingerprint: str, facts: dict[str, Any]
+) -> list[Published]:
+    """Publish what is staged and has passed its audit; tables that have the partition are left as they are.
+
+    Raises:
+        CorruptDatasetError: A dataset holds a changed or foreign file; nothing is overwritten.
+    """
+    for schema in unpublished(home, schemas, partition):
+        dataset = home.dataset(schema)
+        dataset.publish(dataset.stage(partition, fingerprint), facts)
     results = [published(home, schema, partition) for schema in schemas]
     return [
         Published(table=r.table, partition=r.partition, rows=r.rows, digest=r.digest, reused=False)
@@ -93,13 +121,19 @@ def publish_all(
     ]
 
 
+def show(partition: str, reports: Sequence[AuditReport]) -> None:
+    """Leave the audits as an artifact of the flow run."""
+    if reports:
+        show_text(partition, reports[-1].table, "\n".join(report.markdown() for report in reports))
+
+
+def show_text(partition: str, table: str, text: str) -> None:
+    """Leave a text about the checks of a table as an artifact of the flow run."""
+    create_markdown_artifact(
+        f"Partition `{partition}`\n\n{text}", key=f"checks-{table.replace('_', '-')}", description=partition
+    )
+
+
 def _domain(checks: Checks, schema: TableSchema, tables: Mapping[str, pa.Table]) -> Domain:
     check = checks.get(schema.name)
     return None if check is None else lambda _: check(tables)
-
-
-def _show(partition: str, reports: Sequence[AuditReport]) -> None:
-    """Leave the audits as an artifact of the flow run."""
-    if reports:
-        markdown = f"Partition `{partition}`\n\n" + "\n".join(report.markdown() for report in reports)
-        create_markdown_artifact(markdown, key=f"checks-{reports[-1].table.replace('_', '-')}", description=partition)

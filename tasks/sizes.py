@@ -24,7 +24,7 @@ class PipelineSize:
     num_graphs: int
     """Training graphs."""
     shard_graphs: int
-    """Graphs a task."""
+    """Graphs a task: enough to outweigh starting it, few enough for a process to audit in about 1 GB."""
     evaluation_graphs: int
     """Graphs of the frozen evaluation set, never trained on."""
     train: TrainConfig
@@ -60,7 +60,7 @@ SIZES: Final[dict[SizeName, PipelineSize]] = {
         name="nightly",
         family="local",
         num_graphs=20_000,
-        shard_graphs=500,
+        shard_graphs=5_000,
         evaluation_graphs=40,
         train=replace(SMOKE_TRAINING, epochs=15, batch_size=128, max_seconds=3000),
         pointer=BUDGET_POINTER,
@@ -72,7 +72,7 @@ SIZES: Final[dict[SizeName, PipelineSize]] = {
         name="full",
         family="paper",
         num_graphs=1_000_000,
-        shard_graphs=2000,
+        shard_graphs=20_000,
         evaluation_graphs=40,
         train=replace(SMOKE_TRAINING, epochs=30, batch_size=128, max_seconds=24 * 3600),
         pointer=BUDGET_POINTER,

@@ -121,7 +121,7 @@ def generate_graph(spec: SyntheticSpec, index: int) -> DnnGraph:
 
     name = graph_id(spec, index)
     n = spec.num_ops
-    rng = np.random.default_rng([FAMILIES.index(spec.family), n, spec.seed, index])
+    rng = np.random.default_rng(seed_words(spec, index))
     window = n if spec.family == "wide" else WINDOW
     parents, numbers = empty_arrays(n)
     for _ in range(MOST_DRAWS):
@@ -129,11 +129,21 @@ def generate_graph(spec: SyntheticSpec, index: int) -> DnnGraph:
         if spec.family != "paper" or FEWEST_LEVELS <= levels <= MOST_LEVELS:
             break
     else:
-        raise BadInputError(
-            f"synthetic graph {name!r}: none of {MOST_DRAWS} draws of {n} ops had {FEWEST_LEVELS}-{MOST_LEVELS} "
-            "levels, choose a size nearer to 30 ops or another family"
-        )
+        raise undrawable(name, n)
     return _graph(name, parents, numbers)
+
+
+def seed_words(spec: SyntheticSpec, index: int) -> list[int]:
+    """Return what seeds the generator of one graph."""
+    return [FAMILIES.index(spec.family), spec.num_ops, spec.seed, index]
+
+
+def undrawable(name: str, num_ops: int) -> BadInputError:
+    """Return the error of a graph that none of `MOST_DRAWS` draws gave."""
+    return BadInputError(
+        f"synthetic graph {name!r}: none of {MOST_DRAWS} draws of {num_ops} ops had {FEWEST_LEVELS}-{MOST_LEVELS} "
+        "levels, choose a size nearer to 30 ops or another family"
+    )
 
 
 def _graph(name: str, parents: IntArray, numbers: IntArray) -> DnnGraph:

@@ -12,7 +12,7 @@ STATUSES = ("optimal", "feasible", "timeout", "infeasible")
 LABELS = TableSchema(
     name="labels",
     version=1,
-    doc="One row per (graph, number of stages): the exact schedule with its proof. Train on rows of status `optimal`.",
+    doc="One row per (graph, number of stages): the exact schedule with its proof. What a limit cut short is not here.",
     key=("graph_id", "num_stages", "objective"),
     columns=(
         text("graph_id", "The graph."),
@@ -35,13 +35,18 @@ LABELS = TableSchema(
 LABEL_TIMINGS = TableSchema(
     name="label_timings",
     version=1,
-    doc="One row per label: how long it took. Kept apart because it differs from run to run.",
+    doc="One row per solve: how long it took, even if a limit cut it short. Apart because it differs from run to run.",
     key=("graph_id", "num_stages", "objective"),
     columns=(
         text("graph_id", "The graph."),
         count("num_stages", "Edge TPUs in the pipeline.", minimum=1),
         text("objective", "What was minimised.", allowed=OBJECTIVES),
         real("time_limit_s", "Deadline the solver was given.", unit="s"),
-        real("solve_seconds", "Seconds the solver took, without model building.", unit="s"),
+        real(
+            "solve_seconds",
+            "Seconds the solver took, without model building; of graphs solved in a batch, the seconds of the batch "
+            "divided by its solves.",
+            unit="s",
+        ),
     ),
 )

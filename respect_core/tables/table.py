@@ -104,6 +104,21 @@ class TableSchema:
             raise BadInputError(f"table {self.name!r}: a value does not fit its column ({error})") from error
         return self.sorted(pa.Table.from_arrays(columns, schema=self.arrow))
 
+    def table_of(self, columns: Mapping[str, Any]) -> pa.Table:
+        """Build a typed table of whole columns, Arrow or NumPy arrays, in the order of their rows.
+
+        Raises:
+            BadInputError: A column is missing or one too many, or values do not fit their type.
+        """
+        odd = sorted(set(columns) ^ set(self.column_names))
+        if odd:
+            raise BadInputError(f"table {self.name!r}: columns missing or unknown: {', '.join(odd)}")
+        try:
+            arrays = [_column(columns[column.name]).cast(column.type) for column in self.columns]
+            return pa.Table.from_arrays(arrays, schema=self.arrow)
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise BadInputError(f"table {self.name!r}: a value does not fit its column ({error})") from error
+
     def sorted(self, table: pa.Table) -> pa.Table:
         """Sort rows by the table's order."""
         keys = [(name, "ascending") for name in (self.sort or self.key)]
@@ -131,7 +146,8 @@ class TableSchema:
             "",
             self.doc,
             "",
-            f"Schema version {self.version}. Unique: {', '.join(f'`{k}`' for k in self.key)}.",
+            f"Schema version {self.version}. Unique within a partition: {', '.join(f'`{k}`' for k in self.key)}.",
+            "Partitions are folders named `set=...` or `run=...`; most readers show that as one more column.",
             "",
             "| column | type | unit | null | range | meaning |",
             "|---|---|---|---|---|---|",
@@ -140,6 +156,10 @@ class TableSchema:
             null = "yes" if c.nullable else ""
             lines.append(f"| `{c.name}` | {c.type} | {c.unit or ''} | {null} | {c.range_text} | {c.doc} |")
         return "\n".join([*lines, ""])
+
+
+def _column(values: Any) -> pa.Array:
+    return values if isinstance(values, pa.Array) else pa.array(values)
 
 
 def _array(column: Column, values: list[Any]) -> pa.Array:

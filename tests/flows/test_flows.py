@@ -35,7 +35,7 @@ def test_nightly_runs_end_to_end_and_reuses_what_is_unchanged(home: Home) -> Non
     schedules = home.dataset(SCHEDULES).read(first.schedules.partition).to_pylist()
     solvers = {row["solver"] for row in schedules}
     assert solvers == {
-        "policy", "order-file", "order-kahn", "order-dfs", "random-orders", "compiler-rule", "ilp",
+        "policy", "order-file", "order-kahn", "order-dfs", "random-orders", "compiler-rule", "exact", "ilp",
     }  # fmt: skip
     assert {row["num_stages"] for row in schedules} == {4, 5, 6}
     optimal = {row["num_stages"]: row["peak_param_bytes"] for row in schedules if row["solver"] == "ilp"}
@@ -70,17 +70,18 @@ def test_labels_have_the_same_bytes_on_every_run(home: Home, tmp_path: Path) -> 
 
 def test_a_failed_check_names_rule_and_rows_and_publishes_nothing(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     from flows.label import label
-    from respect_core.solve import labelling
+    from tasks import label as label_tasks
 
-    honest = labelling.label_graphs
+    honest = label_tasks.label_tables
 
     def dishonest(*args: Any) -> Any:
-        rows, timings = honest(*args)
+        labels, timings = honest(*args)
+        rows = labels.to_pylist()
         rows[0] = {**rows[0], "peak_param_bytes": rows[0]["peak_param_bytes"] + 1}
-        return rows, timings
+        return LABELS.table(rows), timings
 
-    monkeypatch.setattr("tasks.label.run_in_child", lambda _, function, *args: function(*args))
-    monkeypatch.setattr("tasks.label.label_graphs", dishonest)
+    monkeypatch.setattr("tasks.label.run_in_kept_child", lambda _, function, *args: function(*args))
+    monkeypatch.setattr("tasks.label.label_tables", dishonest)
     with pytest.raises(QualityError) as caught:
         label("smoke", 0, str(home.path))
     message = str(caught.value)
@@ -95,16 +96,14 @@ def test_finished_shards_survive_a_dead_solver_process(home: Home, monkeypatch: 
     from flows.label import label
     from tasks import label as label_tasks
 
-    real = label_tasks.run_in_child
-    calls: list[Any] = []
+    real = label_tasks.run_in_kept_child
 
     def dies_in_the_second_shard(limit_s: float, function: Any, *args: Any) -> Any:
-        calls.append(args)
-        if "00001" in str(args[0]):
+        if args[-1] == 1:
             raise SolverFailedError("the process died (exit code -9), perhaps out of memory")
         return real(limit_s, function, *args)
 
-    monkeypatch.setattr(label_tasks, "run_in_child", dies_in_the_second_shard)
+    monkeypatch.setattr(label_tasks, "run_in_kept_child", dies_in_the_second_shard)
     with pytest.raises(SolverFailedError, match="exit code -9"):
         label("smoke", 0, str(home.path))
     assert home.dataset(LABELS).partitions() == {}
@@ -112,14 +111,13 @@ def test_finished_shards_survive_a_dead_solver_process(home: Home, monkeypatch: 
     again: list[Any] = []
 
     def counted(limit_s: float, function: Any, *args: Any) -> Any:
-        again.append(str(args[0]))
+        again.append((args[1].graphs, args[2]))
         return real(limit_s, function, *args)
 
-    monkeypatch.setattr(label_tasks, "run_in_child", counted)
+    monkeypatch.setattr(label_tasks, "run_in_kept_child", counted)
     label("smoke", 0, str(home.path))
-    training = RunPlan.of("smoke").training_graphs.partition
-    assert [path for path in again if training in path and "00000" in path] == []
-    assert len([path for path in again if training in path and "00001" in path]) == 1
+    training = RunPlan.of("smoke").training_graphs
+    assert [shard for graphs, shard in again if graphs == training] == [1]
 
 
 @pytest.mark.parametrize("damage", ["truncate", "foreign", "delete"])
