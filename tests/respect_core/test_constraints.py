@@ -127,8 +127,8 @@ def test_names_switch_constraints_on() -> None:
         (Constraints(pins=(Pin(4, 0),)), r"names op 4, graph 'four' has ops 0..3"),
         (Constraints(same_stage=(Pair(0, -1),)), r"names op -1"),
         (Constraints(different_stages=(Pair(9, 0),)), r"names op 9"),
-        (Constraints(pins=(Pin(0, 2),)), r"names stage 2, the stages are 0..1"),
-        (Constraints(implications=(Implication(0, 0, 1, -1),)), r"names stage -1"),
+        (Constraints(pins=(Pin(0, 2),)), r"op .a. in stage 2, the stages are 0..1"),
+        (Constraints(implications=(Implication(0, 0, 1, -1),)), r"op .b. in stage -1"),
         (Constraints(implications=(Implication(0, 0, 7, 1),)), r"names op 7"),
     ],
 )

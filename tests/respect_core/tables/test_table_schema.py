@@ -121,4 +121,4 @@ def test_a_schema_checks_itself() -> None:
 
 def test_the_card_tells_type_unit_and_range() -> None:
     assert "| `b` | int32 |  |  | >= 0 and <= 9 | B. |" in SCHEMA.card()
-    assert "Schema version 2. Unique: `a`." in SCHEMA.card()
+    assert "Schema version 2. Unique within a partition: `a`." in SCHEMA.card()
