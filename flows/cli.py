@@ -12,6 +12,7 @@ from flows.options import (
     HomeOption,
     JsonOption,
     ObjectiveOption,
+    SchedulerOption,
     SeedOption,
     SizeOption,
     TimeLimitOption,
@@ -41,21 +42,31 @@ def nightly(
 @app.command()
 @reporting
 def generate(
-    size: SizeOption = "smoke", seed: SeedOption = 0, home: HomeOption = None, json: JsonOption = False
+    size: SizeOption = "smoke",
+    seed: SeedOption = 0,
+    home: HomeOption = None,
+    scheduler: SchedulerOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Generate synthetic graphs and publish them as tables."""
     from flows.cli_flows import run_generate
 
-    run_generate(size, seed, home, json)
+    run_generate(size, seed, home, scheduler, json)
 
 
 @app.command()
 @reporting
-def label(size: SizeOption = "smoke", seed: SeedOption = 0, home: HomeOption = None, json: JsonOption = False) -> None:
+def label(
+    size: SizeOption = "smoke",
+    seed: SeedOption = 0,
+    home: HomeOption = None,
+    scheduler: SchedulerOption = None,
+    json: JsonOption = False,
+) -> None:
     """Label the synthetic graphs with exact schedules (generates them first if they are missing)."""
     from flows.cli_flows import run_label
 
-    run_label(size, seed, home, json)
+    run_label(size, seed, home, scheduler, json)
 
 
 @app.command()
@@ -73,7 +84,7 @@ def schedule(
     model: Annotated[
         str | None,
         typer.Argument(
-            help="A known model (ResNet50, ResNet50-notop, ...) or a graph in JSON; without it, all ten models."
+            help="A known model (ResNet50, ResNet50-notop, ...), a TFLite file or graph in JSON; without it, all ten."
         ),
     ] = None,
     stages: Annotated[int | None, typer.Option("--stages", "-k", help="Edge TPUs in the pipeline.")] = None,

@@ -43,20 +43,20 @@ def run_nightly(size: str, seed: int, home: Path | None, as_json: bool) -> None:
     typer.echo(f"report: {result.report}")
 
 
-def run_generate(size: str, seed: int, home: Path | None, as_json: bool) -> None:
+def run_generate(size: str, seed: int, home: Path | None, scheduler: str | None, as_json: bool) -> None:
     """Run the flow `generate`."""
     at, chosen = _prepare(size, home)
     from flows.generate import generate
 
-    _finish(generate(chosen, seed, str(at.path)), as_json)
+    _finish(generate(chosen, seed, str(at.path), scheduler), as_json)
 
 
-def run_label(size: str, seed: int, home: Path | None, as_json: bool) -> None:
+def run_label(size: str, seed: int, home: Path | None, scheduler: str | None, as_json: bool) -> None:
     """Run the flow `label`."""
     at, chosen = _prepare(size, home)
     from flows.label import label
 
-    _finish(label(chosen, seed, str(at.path)), as_json)
+    _finish(label(chosen, seed, str(at.path), scheduler), as_json)
 
 
 def run_train(size: str, seed: int, home: Path | None, as_json: bool) -> None:

@@ -28,6 +28,10 @@ HomeOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 SizeOption = Annotated[str, typer.Option("--size", help="smoke (minutes), nightly (hours) or full.")]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, max=2**32 - 1, help="Seed of everything that draws.")]
+SchedulerOption = Annotated[
+    str | None,
+    typer.Option("--scheduler", envvar="RESPECT_DASK_ADDRESS", help="Address of a Dask scheduler; else this machine."),
+]
 DeviceOption = Annotated[str, typer.Option("--device", help="Profile: usb3, pcie or a TOML file like devices.toml.")]
 ObjectiveOption = Annotated[str, typer.Option("--objective", help="throughput, peak-memory or weighted.")]
 TimeLimitOption = Annotated[

@@ -1,4 +1,4 @@
-"""Great Expectations: a suite derived from each table's schema, audits, and publishing only what passes them."""
+"""Great Expectations: a suite derived from each table's schema, and audits of tables against it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from respect_core.errors import QualityError
-from respect_core.tables.dataset import Dataset
 from respect_core.tables.domain_checks import DomainColumns
-from respect_core.tables.manifest import Partition
-from respect_core.tables.staging import Staging
 from respect_core.tables.table import TableSchema
 from tasks.audit_frame import audit_frame, computed_names
 from tasks.audit_report import AuditReport, Failure, Unchecked
@@ -85,47 +81,6 @@ def audit(schema: TableSchema, table: pa.Table, domain: Domain = None) -> AuditR
         unchecked=(*missed, *unchecked),
         seconds=time.perf_counter() - start,
     )
-
-
-def audit_or_raise(schema: TableSchema, table: pa.Table, domain: Domain = None) -> AuditReport:
-    """Audit a table and return the report.
-
-    Raises:
-        QualityError: A rule is broken or could not be checked; each is named with example rows.
-    """
-    report = audit(schema, table, domain)
-    if not report.passed:
-        raise QualityError(schema.name, report.lines)
-    return report
-
-
-def audit_staged(dataset: Dataset, staging: Staging, domain: Domain = None) -> AuditReport:
-    """Audit what is staged and return the report; publish nothing.
-
-    Raises:
-        QualityError: A rule is broken or could not be checked; the parts are moved aside and the message says where.
-        CorruptDatasetError: A staged part cannot be read.
-    """
-    report = audit(staging.schema, staging.read(), domain)
-    if not report.passed:
-        raise QualityError(staging.schema.name, report.lines, str(dataset.reject(staging)))
-    return report
-
-
-def audit_and_publish(dataset: Dataset, staging: Staging, domain: Domain, facts: dict[str, Any]) -> Partition:
-    """Audit what is staged and publish it.
-
-    Args:
-        dataset: Where to publish.
-        staging: The staged parts.
-        domain: Domain columns or how to compute them.
-        facts: Settings and versions for the manifest.
-
-    Raises:
-        QualityError: As `audit_staged`; nothing is published.
-    """
-    audit_staged(dataset, staging, domain)
-    return dataset.publish(staging, facts)
 
 
 def _domain_columns(schema: TableSchema, table: pa.Table, domain: Domain) -> tuple[DomainColumns, str]:

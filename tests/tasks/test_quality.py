@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -14,7 +15,6 @@ import pytest
 from respect_core.errors import CorruptDatasetError, QualityError
 from respect_core.graph import DnnGraph
 from respect_core.tables.catalogue import TABLES
-from respect_core.tables.dataset import Dataset
 from respect_core.tables.domain_checks import (
     DomainColumns,
     benchmark_checks,
@@ -29,7 +29,9 @@ from respect_core.tables.graph_rows import GraphTables
 from respect_core.tables.labels import LABELS
 from respect_core.tables.table import Column, TableSchema, count, flag, items, text
 from tasks.audit_report import AuditReport
-from tasks.quality import audit, audit_and_publish, audit_or_raise, audit_staged, suite_for
+from tasks.home import Home
+from tasks.publishing import Checks, Published, publish_all, refuse
+from tasks.quality import audit, suite_for
 from tests.respect_core.tables.table_data import Row, small_graphs, spoiled, valid_tables
 
 SCHEMA = TableSchema(
@@ -118,9 +120,10 @@ def test_a_row_that_breaks_a_rule_is_named(change: Row, rule: str) -> None:
         assert example.startswith(f"name a, number 3: {column} is ")
     if isinstance(value, str | int) and not isinstance(value, bool):
         assert str(value) in example
-    with pytest.raises(QualityError, match=rf"'things' .*rule {rule} is broken by 1 row \(name ") as caught:
-        audit_or_raise(SCHEMA, things(thing(3, **change), thing(4)))
-    assert caught.value.failures == report.lines
+    assert report.lines[0].startswith(f"rule {rule} is broken by 1 row (name ")
+    with pytest.raises(QualityError, match=f"'things' .*rule {re.escape(rule)} is broken by 1 row") as caught:
+        refuse([report], ["/kept"])
+    assert caught.value.failures == report.lines and caught.value.kept_at == "/kept"
 
 
 def test_infinite_numbers_are_found_by_range_and_by_finiteness() -> None:
@@ -170,7 +173,7 @@ def test_a_missing_column_is_told_from_a_broken_rule() -> None:
     assert unchecked["sizes.largest_in_range"] == "column sizes is missing"
     assert unchecked["domain"] == "the table's columns are not those of its schema"
     with pytest.raises(QualityError, match=r"rule colour\.allowed could not be checked \(column colour is missing\)"):
-        audit_or_raise(SCHEMA, things().drop_columns(["colour"]))
+        refuse([report], [])
 
 
 def test_a_further_column_and_another_order_fail() -> None:
@@ -340,54 +343,68 @@ def test_a_quality_error_survives_another_process() -> None:
 # -- publishing --------------------------------------------------------------------------------------------------------
 
 
-def test_what_passes_is_published(tmp_path: Path) -> None:
-    dataset = Dataset(tmp_path, LABELS)
-    staging = dataset.stage("set=x", "f")
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Collect the artifacts that publishing leaves, which outside a flow run have nowhere to go."""
+    texts: list[str] = []
+    monkeypatch.setattr("tasks.publishing.create_markdown_artifact", lambda text, **_: texts.append(text))
+    return texts
+
+
+def publish_labels(home: Home) -> Published:
+    checks: Checks = {"labels": lambda staged: domain_of("labels")(staged["labels"])}
+    return publish_all(home, (LABELS,), "set=x", "f", {"seed": 0}, checks)[0]
+
+
+def test_what_passes_is_published(tmp_path: Path, shown: list[str]) -> None:
+    home = Home(path=tmp_path)
+    staging = home.dataset(LABELS).stage("set=x", "f")
     table = tables()["labels"]
     staging.write(0, table.slice(0, 2))
     staging.write(1, table.slice(2))
-    partition = audit_and_publish(dataset, staging, domain_of("labels"), {"seed": 0})
-    assert partition.rows == table.num_rows
-    assert dataset.read("set=x").equals(table)
+    done = publish_labels(home)
+    assert (done.rows, done.reused) == (table.num_rows, False)
+    assert home.dataset(LABELS).read("set=x").equals(table)
+    assert "All hold." in shown[0]
+    again = publish_labels(home)
+    assert again.digest == done.digest
+    assert len(shown) == 1
 
 
-def test_what_fails_is_kept_aside_and_not_published(tmp_path: Path) -> None:
-    dataset = Dataset(tmp_path, LABELS)
-    good = dataset.stage("set=good", "f")
-    good.write(0, tables()["labels"])
-    audit_and_publish(dataset, good, domain_of("labels"), {})
-    before = dataset.partitions()
-    staging = dataset.stage("set=bad", "f")
+def test_what_fails_is_kept_aside_and_not_published(tmp_path: Path, shown: list[str]) -> None:
+    home = Home(path=tmp_path)
+    dataset = home.dataset(LABELS)
+    staging = dataset.stage("set=x", "f")
     staging.write(0, tables()["labels"])
     bad = spoiled(LABELS, tables()["labels"], 2, {"peak_param_bytes": 1, "graph_id": "g1", "num_stages": 6})
     staging.write(1, bad.slice(2, 1))
     with pytest.raises(QualityError, match="peak_recomputed") as caught:
-        audit_and_publish(dataset, staging, domain_of("labels"), {})
+        publish_labels(home)
     assert "graph_id g1, num_stages 6" in str(caught.value)
     assert caught.value.kept_at is not None
     kept = Path(caught.value.kept_at)
     assert str(kept) in str(caught.value)
     assert sorted(path.name for path in kept.iterdir()) == ["part-00000.parquet", "part-00001.parquet"]
     assert kept.parent == tmp_path / "rejected" / "labels"
-    assert dataset.partitions() == before
+    assert dataset.partitions() == {}
     assert not staging.folder.exists()
+    assert "**Not published.**" in shown[0]
     dataset.verify()
 
 
-def test_nothing_staged_is_an_empty_table(tmp_path: Path) -> None:
-    dataset = Dataset(tmp_path, LABELS)
+def test_nothing_staged_is_an_empty_table(tmp_path: Path, shown: list[str]) -> None:
+    home = Home(path=tmp_path)
     with pytest.raises(QualityError, match=r"rule table\.not_empty is broken by the table"):
-        audit_staged(dataset, dataset.stage("set=x", "f"), domain_of("labels"))
-    assert dataset.partitions() == {}
+        publish_labels(home)
+    assert home.dataset(LABELS).partitions() == {}
 
 
 def test_a_damaged_staged_part_is_named(tmp_path: Path) -> None:
-    dataset = Dataset(tmp_path, LABELS)
-    staging = dataset.stage("set=x", "f")
-    path = staging.write(0, tables()["labels"]).path
+    home = Home(path=tmp_path)
+    path = home.dataset(LABELS).stage("set=x", "f").write(0, tables()["labels"]).path
     content = bytearray(path.read_bytes())
     content[4:60] = bytes(56)
     path.write_bytes(bytes(content))
     with pytest.raises(CorruptDatasetError, match=r"part-00000\.parquet"):
-        audit_and_publish(dataset, staging, domain_of("labels"), {})
-    assert dataset.partitions() == {}
+        publish_labels(home)
+    assert home.dataset(LABELS).partitions() == {}
