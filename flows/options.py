@@ -65,7 +65,8 @@ def reporting(command: Callable[P, None]) -> Callable[P, None]:
             sys.stderr.close()
             raise typer.Exit(1) from None
         except OSError as error:
-            typer.echo(f"error: {error.filename or 'the output'}: {error.strerror or error}", err=True)
+            where = error.filename or ("the output" if error.errno is not None else "")
+            typer.echo(f"error: {where}{': ' if where else ''}{error.strerror or error}", err=True)
             raise typer.Exit(EXIT_BAD_INPUT) from None
 
     return wrapped
