@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
+FLOWS = ROOT / "tests" / "flows"
 
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
@@ -21,7 +22,11 @@ settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what is marked `shared` where the folder beside the checkout is missing."""
+    """Run the flows last, and skip what is marked `shared` where the folder beside the checkout is missing.
+
+    The flows' servers leave threads that draw random numbers, which hypothesis would take for the tests' own.
+    """
+    items.sort(key=lambda item: FLOWS in item.path.parents)
     if SHARED.is_dir():
         return
     skip = pytest.mark.skip(reason=f"needs the folder {SHARED}")

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from respect_core.errors import BadInputError, CorruptDatasetError, InputFileError, UnknownNameError
 from respect_core.graph import DnnGraph
 from respect_core.sources.graph_json import read_graph
+from respect_core.sources.tflite import read_tflite
 from respect_core.tables.graph_rows import GraphTables, tables_to_graphs
 from respect_core.tables.graphs import GRAPHS
 from respect_core.tables.ops import OPS
@@ -93,11 +94,11 @@ def load_model(name: str) -> DnnGraph:
 
 
 def resolve_model(model: str) -> DnnGraph:
-    """Return the graph that a user means: a known model's name or the path of a graph in JSON.
+    """Return the graph that a user means: a known model's name, the path of a graph in JSON, or of a TFLite file.
 
     Raises:
-        UnknownNameError: It is neither.
-        InputFileError: The file cannot be read or is not a graph in JSON.
+        UnknownNameError: It is none of them.
+        InputFileError: The file cannot be read as what its name ends in.
         CorruptDatasetError: A file of the known models is missing, truncated or foreign; it is named.
     """
     if model in known_models():
@@ -107,12 +108,13 @@ def resolve_model(model: str) -> DnnGraph:
     if ending == ".json":
         return read_graph(path)
     if ending in {".tflite", ".lite"}:
-        raise InputFileError(
-            path, "this version cannot read TFLite files, give the graph in JSON (.json) or the name of a known model"
-        )
+        return read_tflite(path)
     if _is_file(path):
-        raise InputFileError(path, "a graph is read from a file in JSON whose name ends in .json")
-    raise UnknownNameError("model", model, (*known_models(), "or the path of a graph in JSON (.json)"))
+        raise InputFileError(
+            path, "a graph is read from a file in JSON whose name ends in .json, or from a TFLite file (.tflite)"
+        )
+    ways = "or the path of a graph in JSON (.json) or of a TFLite file (.tflite)"
+    raise UnknownNameError("model", model, (*known_models(), ways))
 
 
 def _is_file(path: Path) -> bool:

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from respect_core.errors import InputFileError
+from respect_core.sources.tflite import read_tflite
+from tests.conftest import SHARED
+from tests.tflite_models import SMALL_CNN, write_model
+
+_WORDS = tuple(word.to_bytes(4, "little") for word in (2**32 - 1, 2**31, 2**31 - 1, 2**30, 0, 1, 4))
+
+
+def damaged(data: bytes, rng: random.Random) -> bytes:
+    """Flip bits, cut the end, or write a random block or a telling word somewhere."""
+    out = bytearray(data)
+    at = rng.randrange(len(out))
+    match rng.randrange(4):
+        case 0:
+            for _ in range(rng.randint(1, 8)):
+                out[rng.randrange(len(out))] ^= 1 << rng.randrange(8)
+        case 1:
+            del out[at:]
+        case 2:
+            block = rng.randbytes(min(rng.randint(1, 64), len(out) - at))
+            out[at : at + len(block)] = block
+        case _:
+            start = min(at // 4 * 4, len(out) - 4)
+            out[start : start + 4] = rng.choice((*_WORDS, rng.randrange(len(out)).to_bytes(4, "little")))
+    return bytes(out)
+
+
+def check_damaged(data: bytes, path: Path, seed: int, rounds: int) -> None:
+    """Only an `InputFileError` may come of a damaged file, with a message that a person can read."""
+    rng = random.Random(seed)
+    refused = 0
+    for _ in range(rounds):
+        path.write_bytes(damaged(data, rng))
+        try:
+            read_tflite(path)
+        except InputFileError as error:
+            refused += 1
+            assert str(error).startswith(str(path))
+            assert len(error.why) < 1500
+    assert refused > rounds // 5
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_damage_of_a_small_network(seed: int, tmp_path: Path) -> None:
+    check_damaged(write_model(SMALL_CNN), tmp_path / "a.tflite", seed, 1000)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["keras_lstm_mnist_ptq.tflite", "split_concat.tflite"])
+def test_damage_of_real_files(name: str, tmp_path: Path) -> None:
+    check_damaged((SHARED / "data" / "models" / name).read_bytes(), tmp_path / "a.tflite", 5, 1500)
+
+
+def test_every_truncation_of_a_small_network(tmp_path: Path) -> None:
+    data = write_model(SMALL_CNN)
+    path = tmp_path / "a.tflite"
+    for end in range(0, len(data), 7):
+        path.write_bytes(data[:end])
+        with pytest.raises(InputFileError):
+            read_tflite(path)
+
+
+def test_random_bytes_behind_the_identifier(tmp_path: Path) -> None:
+    rng = random.Random(1)
+    path = tmp_path / "a.tflite"
+    for size in range(400):
+        path.write_bytes(rng.randrange(size + 9).to_bytes(4, "little") + b"TFL3" + rng.randbytes(size))
+        with pytest.raises(InputFileError):
+            read_tflite(path)
