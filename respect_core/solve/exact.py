@@ -86,9 +86,10 @@ class _Search:
 
     def run(self) -> SolveResult:
         problem = self.problem
+        plain_bound = 0
         if problem.objective == "peak-memory" and problem.constraints == NO_CONSTRAINTS:
             with self._deadline(self.watch.left if self.options.time_limit_s < SHORT_S else None):
-                stage_of, self.bound = solve_plain(problem, self.stop)
+                stage_of, plain_bound = solve_plain(problem, self.stop)
             if stage_of is not None:
                 seconds = self.watch.seconds
                 return result_of(
@@ -97,7 +98,8 @@ class _Search:
             self._load_general_search()
         try:
             model = build_model(problem)
-            self.bound = max(self.bound, first_bound(model))
+            # Not from the bound just proven: the search takes growing steps, and from close below its goal small ones.
+            self.bound = first_bound(model)
             is_short = model.timed or self.options.time_limit_s < SHORT_S
             with self._deadline(self.watch.left if is_short else None):
                 chain = self._solve(model, min(QUICK_SETS, self.solver.max_sets))
@@ -119,6 +121,7 @@ class _Search:
                 canonical=chain.canonical,
             )
         self._fall_back(model)
+        self.bound = max(self.bound, plain_bound)
         is_proven = self.best is not None and self.value == least_value(model, problem, self.bound)
         return result_of(
             self.solver,
