@@ -204,5 +204,7 @@ def _import_gx() -> Any:
         # It imports the modules `sre_constants` and `sre_parse`, which Python deprecates.
         warnings.filterwarnings("ignore", r"module 'sre_\w+' is deprecated", DeprecationWarning)
         import great_expectations as gx
-    logging.getLogger("great_expectations").setLevel(logging.WARNING)
+    # The second logger sets its own level and tells of a temporary folder for every audit.
+    for name in ("great_expectations", "great_expectations.data_context.types.base"):
+        logging.getLogger(name).setLevel(logging.WARNING)
     return gx
