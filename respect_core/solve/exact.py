@@ -321,12 +321,14 @@ class _Search:
 
         if self.best is None:
             self._try_orders()
+        if model.plain and not model.timed:
+            # Evened out from the best order first: the stages of the loads alone may reach the same peak with far more
+            # communication.
+            self.stop[0] = 0
+            with self._deadline(max(GRACE_S, self.watch.left)):
+                self._even_out()
         if self.loads is not None:
             self._lift(*self.loads)
-        elif model.plain and not model.timed and self.watch.left == 0:
-            self.stop[0] = 0
-            with self._deadline(GRACE_S):
-                self._even_out()
         if self.watch.left > 0 and self.problem.graph.num_ops <= LARGE_OPS:
             found = RandomOrdersSolver(32).solve(self.problem, replace(self.options, time_limit_s=self.watch.left))
             self._keep(found.stage_of, found.value)
