@@ -66,6 +66,9 @@ def benchmark_rows(schedules: Sequence[dict[str, Any]], *, is_simulated: bool = 
                     "latency_us": (ends[item] - trace.start_ns[item][0]) / 1000,
                     "interval_us": (ends[item] - ends[item - 1]) / 1000 if item else None,
                     "host": "Linux x86_64",
+                    "energy_uj_per_inference": None,
+                    "energy_window_us": None,
+                    "energy_source": None,
                     "versions": "simulator 1",
                 }
             )
