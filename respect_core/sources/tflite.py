@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -43,12 +45,59 @@ def read_tflite(path: str | Path) -> DnnGraph:
         InputFileError: The file cannot be read, is damaged, already compiled, or uses what is not supported; the
             offending op or tensor is named.
     """
+    return read_content(path).graph
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TfliteContent:
+    """What reading a file gives besides the graph; g is a tensor of the graph, t one of the file."""
+
+    graph: DnnGraph
+    file: TfliteFile
+    tensor_index: tuple[int, ...]
+    """t of every g, ascending."""
+    tensors: Mapping[int, FileTensor]
+    """Every t that an op names, or that the caller gives or gets."""
+    storage_bytes: tuple[int, ...]
+    """Bytes of constants that each op adds to the file: a buffer counts once, with the first op that reads it."""
+
+
+def read_content(path: str | Path) -> TfliteContent:
+    """Read a TFLite file like `read_tflite`, and keep what cutting it needs.
+
+    Raises:
+        InputFileError: As `read_tflite`.
+    """
     path = Path(path)
-    data = file_content(path)
-    file: TfliteFile | None = None
+    return content_of(path, file_content(path))
+
+
+def content_of(path: Path, data: bytes) -> TfliteContent:
+    """Read the bytes of a TFLite file that need not lie there yet.
+
+    Args:
+        path: What the graph is named after, and what messages call the file.
+        data: The bytes.
+
+    Raises:
+        InputFileError: As `read_tflite`.
+    """
+    with naming(path, data) as file:
+        return _Reader(file).content(path.stem)
+
+
+@contextmanager
+def naming(path: Path, source: bytes | TfliteFile) -> Iterator[TfliteFile]:
+    """Turn whatever a bad file raises into an `InputFileError` that names the file and what was being read.
+
+    Args:
+        path: The file, for the message.
+        source: Its bytes, or what is already made of them.
+    """
+    file = source if isinstance(source, TfliteFile) else None
     try:
-        file = TfliteFile(data)
-        return _Reader(file).graph(path.stem)
+        file = TfliteFile(source) if isinstance(source, bytes) else source
+        yield file
     except BadInputError as error:
         where = f"{file.place}: " if file and file.place else ""
         raise InputFileError(path, f"{where}{error}") from error
@@ -67,6 +116,7 @@ class _Numbers:
     macs: list[int] = field(default_factory=list)
     compiled: list[int] = field(default_factory=list)
     streamed: list[int] = field(default_factory=list)
+    stored: list[int] = field(default_factory=list)
 
 
 class _Reader:
@@ -78,8 +128,20 @@ class _Reader:
         self._made_by: dict[int, int] = {}
         self._readers: dict[int, list[int]] = {}
         self._ops = _Numbers()
+        self._stored: set[int] = set()
 
-    def graph(self, name: str) -> DnnGraph:
+    def content(self, name: str) -> TfliteContent:
+        graph = self._graph(name)
+        flowing = sorted(set(self._file.inputs) | self._made_by.keys())
+        return TfliteContent(
+            graph=graph,
+            file=self._file,
+            tensor_index=tuple(flowing),
+            tensors=self._tensors,
+            storage_bytes=tuple(self._ops.stored),
+        )
+
+    def _graph(self, name: str) -> DnnGraph:
         file = self._file
         inputs, outputs = set(file.inputs), set(file.outputs)
         if not file.ops:
@@ -174,6 +236,9 @@ class _Reader:
             if made_by == UNKNOWN and t not in inputs:
                 self._check_source(t, v)
             self._readers.setdefault(t, []).append(v)
+        for t in op.intermediates:
+            if t >= 0:
+                self._tensor(t)
 
     def _check_source(self, t: int, v: int) -> None:
         """Refuse a tensor that gets its value from nowhere, and a state that two ops share."""
@@ -199,6 +264,9 @@ class _Reader:
         ops, kind = self._ops, kind_of(op.builtin, op.custom_code)
         ops.names.append(self._tensor(made[0]).name if made else f"{kind}_{len(ops.names)}")
         ops.kinds.append(kind)
+        buffers = {self._tensor(t).buffer: self._tensor(t).data_bytes for t in constants}
+        ops.stored.append(sum(size for buffer, size in buffers.items() if buffer not in self._stored))
+        self._stored.update(buffers)
         custom = op.builtin == "CUSTOM"
         ops.param_bytes.append(0 if custom else sum(self._tensor(t).data_bytes for t in constants))
         ops.macs.append(0)

@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-import tflite
+from ai_edge_litert import schema_py_generated as tflite
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner

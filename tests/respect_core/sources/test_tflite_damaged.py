@@ -8,28 +8,8 @@ import pytest
 from respect_core.errors import InputFileError
 from respect_core.sources.tflite import read_tflite
 from tests.conftest import SHARED
+from tests.damage import damaged
 from tests.tflite_models import SMALL_CNN, write_model
-
-_WORDS = tuple(word.to_bytes(4, "little") for word in (2**32 - 1, 2**31, 2**31 - 1, 2**30, 0, 1, 4))
-
-
-def damaged(data: bytes, rng: random.Random) -> bytes:
-    """Flip bits, cut the end, or write a random block or a telling word somewhere."""
-    out = bytearray(data)
-    at = rng.randrange(len(out))
-    match rng.randrange(4):
-        case 0:
-            for _ in range(rng.randint(1, 8)):
-                out[rng.randrange(len(out))] ^= 1 << rng.randrange(8)
-        case 1:
-            del out[at:]
-        case 2:
-            block = rng.randbytes(min(rng.randint(1, 64), len(out) - at))
-            out[at : at + len(block)] = block
-        case _:
-            start = min(at // 4 * 4, len(out) - 4)
-            out[start : start + 4] = rng.choice((*_WORDS, rng.randrange(len(out)).to_bytes(4, "little")))
-    return bytes(out)
 
 
 def check_damaged(data: bytes, path: Path, seed: int, rounds: int) -> None:

@@ -1,0 +1,1 @@
+"""From a TFLite file and a schedule to one file a stage."""
