@@ -12,12 +12,14 @@ from respect_core.tables.graphs import GRAPHS
 from respect_core.tables.labels import LABEL_TIMINGS, LABELS
 from respect_core.tables.ops import OPS
 from respect_core.tables.schedules import SCHEDULES
+from respect_core.tables.segments import SEGMENTS
 from respect_core.tables.table import TableSchema
 from respect_core.tables.tensors import TENSORS
 from respect_core.tables.training import TRAINING
 
 TABLES: Final[dict[str, TableSchema]] = {
-    schema.name: schema for schema in (GRAPHS, OPS, TENSORS, LABELS, LABEL_TIMINGS, SCHEDULES, BENCHMARKS, TRAINING)
+    schema.name: schema
+    for schema in (GRAPHS, OPS, TENSORS, LABELS, LABEL_TIMINGS, SCHEDULES, SEGMENTS, BENCHMARKS, TRAINING)
 }
 
 

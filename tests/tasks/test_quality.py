@@ -22,6 +22,7 @@ from respect_core.tables.domain_checks import (
     label_checks,
     op_checks,
     schedule_checks,
+    segment_checks,
     tensor_checks,
     training_checks,
 )
@@ -242,6 +243,7 @@ def domain_of(name: str) -> Callable[[pa.Table], DomainColumns]:
         "labels": with_labels,
         "label_timings": lambda table: DomainColumns(columns={}),
         "schedules": lambda table: schedule_checks(table, graphs()),
+        "segments": lambda table: segment_checks(table, graphs()),
         "benchmarks": benchmark_checks,
         "training": training_checks,
     }[name]
@@ -262,6 +264,7 @@ def test_right_tables_pass_their_audit(name: str) -> None:
         ("labels", 2, lambda r: {"stage_of": r["stage_of"][::-1]}, "stages_monotone"),
         ("labels", 2, lambda r: {"baseline_peak_param_bytes": 1}, "optimal_not_worse_than_baseline"),
         ("schedules", 0, {"gap": 0.25}, "gap_follows_from_bound"),
+        ("segments", 1, {"param_bytes": 1}, "graph_recomputed"),
         ("benchmarks", 1, {"is_simulated": False}, "simulated_is_marked"),
         ("training", 2, {"epoch": 5}, "epochs_contiguous"),
     ],

@@ -6,6 +6,7 @@ from respect_core.tables.domain_checks.graphs import graph_checks, op_checks, te
 from respect_core.tables.domain_checks.labels import label_checks
 from respect_core.tables.domain_checks.runs import benchmark_checks, training_checks
 from respect_core.tables.domain_checks.schedules import schedule_checks
+from respect_core.tables.domain_checks.segments import segment_checks
 
 __all__ = [
     "DomainColumns",
@@ -16,6 +17,7 @@ __all__ = [
     "label_checks",
     "op_checks",
     "schedule_checks",
+    "segment_checks",
     "tensor_checks",
     "training_checks",
 ]

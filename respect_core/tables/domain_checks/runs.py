@@ -12,7 +12,7 @@ from respect_core.tables.benchmarks import BENCHMARKS
 from respect_core.tables.domain_checks.columns import DomainColumns, equals, holds, is_null, numbers
 
 SIMULATED: Final = "simulated"
-"""Name of the one runner that involves no device."""
+"""Name of the one runner that computes instead of running anything."""
 
 _TOLERANCE: Final = 1e-6
 """Relative difference of two sums of the same times that floating point may cause."""
@@ -24,13 +24,15 @@ def benchmark_checks(benchmarks: pa.Table) -> DomainColumns:
     Returns:
         For every row: `is_simulated` tells the truth; items of a run are numbered from 0 without a hole; the first item
         has no interval and every other one has; one item at a time, an item leaves no sooner after the one before than
-        it takes itself; and in a simulated full pipeline, whose host costs less than its stages, no later than that.
+        it takes itself; in a simulated full pipeline, whose host costs less than its stages, no later than that; and
+        energy is given with its source and window or not at all, and for full pipelines only.
     """
     simulated = equals(benchmarks, "runner", SIMULATED)
     item, interval, latency = (numbers(benchmarks, name) for name in ("item", "interval_us", "latency_us"))
     timed = ~is_null(benchmarks, "interval_us")
     slack = _TOLERANCE * latency
     one_at_a_time = equals(benchmarks, "mode", "latency")
+    parts = [~is_null(benchmarks, f"energy_{name}") for name in ("uj_per_inference", "window_us", "source")]
     return DomainColumns(
         columns={
             "simulated_is_marked": holds(numbers(benchmarks, "is_simulated").astype(np.bool_) == simulated),
@@ -41,6 +43,7 @@ def benchmark_checks(benchmarks: pa.Table) -> DomainColumns:
             "pipelined_interval_within_latency": holds(
                 interval <= latency + slack, timed & simulated & equals(benchmarks, "mode", "pipelined")
             ),
+            "energy_whole_or_none": holds((np.all(parts, axis=0) & ~one_at_a_time) | ~np.any(parts, axis=0)),
         }
     )
 

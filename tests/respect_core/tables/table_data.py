@@ -16,9 +16,11 @@ from respect_core.tables.benchmarks import BENCHMARKS
 from respect_core.tables.graph_rows import GraphTables, graphs_to_tables
 from respect_core.tables.labels import LABEL_TIMINGS, LABELS
 from respect_core.tables.schedules import SCHEDULES
+from respect_core.tables.segments import SEGMENTS
 from respect_core.tables.table import TableSchema
 from respect_core.tables.training import TRAINING
 from tests.oracles import brute_force
+from tests.respect_core.tables.segment_rows import segment_rows
 
 Row = dict[str, Any]
 NUM_STAGES = (1, 2, 3)
@@ -141,6 +143,9 @@ def benchmark_rows(modes: Sequence[str] = ("latency", "pipelined"), items: int =
                     "item": item,
                     "latency_us": 10.0,
                     "interval_us": between if item else None,
+                    "energy_uj_per_inference": None,
+                    "energy_window_us": None,
+                    "energy_source": None,
                     "host": "a host",
                     "versions": "1",
                 }
@@ -176,6 +181,7 @@ def valid_tables() -> dict[str, pa.Table]:
         "labels": LABELS.table(labels),
         "label_timings": LABEL_TIMINGS.table(timing_rows(labels)),
         "schedules": SCHEDULES.table(schedule_rows(graphs)),
+        "segments": SEGMENTS.table([row for graph in graphs.values() for row in segment_rows(graph, 3)]),
         "benchmarks": BENCHMARKS.table(benchmark_rows()),
         "training": TRAINING.table(training_rows()),
     }

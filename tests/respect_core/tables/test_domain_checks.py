@@ -466,6 +466,22 @@ def test_domain_columns_check_themselves() -> None:
         DomainColumns(columns={"x": pa.array([True]), "y": pa.array([True, False])})
 
 
+@pytest.mark.parametrize(
+    ("change", "is_good"),
+    [
+        ({}, True),
+        ({"energy_source": None}, False),
+        ({"energy_window_us": None}, False),
+        ({"mode": "latency", "interval_us": 10.0}, False),
+    ],
+)
+def test_energy_has_a_source_and_a_window_and_a_full_pipeline(change: dict[str, Any], is_good: bool) -> None:
+    energy = {"energy_uj_per_inference": 5.0, "energy_window_us": 1e6, "energy_source": "rapl"}
+    rows = [{**row, **energy} for row in benchmark_rows(["pipelined"])]
+    rows[1] = {**rows[1], **change}
+    assert ("energy_whole_or_none" not in complaints_of(benchmark_checks(BENCHMARKS.table(rows)))) == is_good
+
+
 def test_checks_of_empty_tables_find_nothing() -> None:
     empty = GraphTables(graphs=GRAPHS.table([]), ops=OPS.table([]), tensors=TENSORS.table([]))
     assert complaints_of(graph_checks(empty)) == {}
