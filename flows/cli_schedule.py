@@ -5,23 +5,27 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import typer
 
 from flows.options import EXIT_NO_SCHEDULE, print_json, printable
-from respect_core.constraints import Constraints, load_constraints
+from flows.schedule_outlook import print_uncertainty, range_text, uncertainty
+from respect_core.constraints import NO_CONSTRAINTS, Constraints, load_constraints
 from respect_core.device import MIB, load_profile
-from respect_core.errors import RespectError, UnknownNameError
+from respect_core.device_constants import load_known_profile
+from respect_core.device_scenarios import draw_scenarios
+from respect_core.errors import BadInputError, RespectError, UnknownNameError
+from respect_core.graph import DnnGraph
 from respect_core.objective import check_objective
 from respect_core.solve.auto import AutoSolver
 from respect_core.solve.comparison import open_solver
 from respect_core.solve.protocol import Problem, SolveOptions, Solver, SolveResult, result_row
 from respect_core.solve.registry import POLICY, solver_names
+from respect_core.solve.robust_search import check_measure
 from respect_core.solve.warm_up import warm_up
-from respect_core.sources.catalog import resolve_model
 
 AUTO_TIME_LIMIT_S = 1.0
 TIME_LIMIT_S = 60.0
@@ -44,26 +48,97 @@ class ScheduleRequest:
     seed: int
     checkpoint: Path | None
     home: Path | None
+    robust: str | None = None
+    """Measure of regret that a robust schedule minimises."""
+    scenarios: int = 200
+    """Devices drawn from the profile's plausible ranges."""
 
 
 def schedule_model(request: ScheduleRequest, as_json: bool) -> None:
     """Solve one problem and print the schedule; exit with 3 where there is none."""
-    problem = _problem(request)
-    limit = request.time_limit
-    if limit is None:
-        limit = AUTO_TIME_LIMIT_S if request.solver == "auto" else TIME_LIMIT_S
-    options = SolveOptions(time_limit_s=limit, seed=request.seed)
-    solver = _solver(request)
-    with saying_that_it_compiles():
-        warm_up(solver, problem)
-    result = solver.solve(problem, options)
+    from respect_core.sources.catalog import resolve_model
+
+    check_request(request)
+    problem = problem_of(request, resolve_model(request.model), request.stages)
+    result = Solving(request).solve(problem)
+    known = load_known_profile(request.device)
     row = result_row(problem, result)
+    row |= uncertainty(problem, result, known, request.scenarios, request.seed, request.robust)
     if as_json:
         print_json(row)
     else:
         _print(problem, result, row)
     if result.stage_of is None:
         raise typer.Exit(EXIT_NO_SCHEDULE)
+
+
+def check_request(request: ScheduleRequest) -> None:
+    """Check every option that needs no model, so that a mistake shows before the model is read.
+
+    Raises:
+        RespectError: An objective, solver, device profile or constraint that does not exist.
+    """
+    check_objective(request.objective)
+    if request.solver not in solver_names():
+        raise UnknownNameError("solver", request.solver, solver_names())
+    draw_scenarios(load_known_profile(request.device), request.scenarios, request.seed)
+    if request.robust is not None:
+        check_measure(request.robust)
+        if request.solver != "auto":
+            raise BadInputError(f"--robust is a solver of its own, leave --solver {request.solver} out")
+    Constraints.named(request.constraint)
+
+
+def problem_of(
+    request: ScheduleRequest, graph: DnnGraph, num_stages: int, base: Constraints = NO_CONSTRAINTS
+) -> Problem:
+    """Return the problem that a request states for a graph.
+
+    Args:
+        request: The options.
+        graph: The graph.
+        num_stages: Number of stages K.
+        base: Constraints besides those of the request.
+
+    Raises:
+        RespectError: Anything in the request that does not exist or does not fit the graph.
+    """
+    named = Constraints.named(request.constraint)
+    constraints = replace(
+        named,
+        outputs_last=named.outputs_last or base.outputs_last,
+        inputs_first=named.inputs_first or base.inputs_first,
+    )
+    if request.constraints is not None:
+        constraints = load_constraints(request.constraints, graph, constraints)
+    return Problem(
+        graph=graph,
+        num_stages=num_stages,
+        objective=check_objective(request.objective),
+        profile=load_profile(request.device),
+        constraints=constraints,
+        ratio=request.ratio,
+    )
+
+
+class Solving:
+    """The solver of a request; it is warmed up before its first problem."""
+
+    def __init__(self, request: ScheduleRequest) -> None:
+        self._solver = _solver(request)
+        limit = request.time_limit
+        if limit is None:
+            limit = AUTO_TIME_LIMIT_S if request.solver == "auto" else TIME_LIMIT_S
+        self._options = SolveOptions(time_limit_s=limit, seed=request.seed)
+        self._is_warm = False
+
+    def solve(self, problem: Problem) -> SolveResult:
+        """Solve one problem; all problems of one request have the same objective and kinds of constraints."""
+        if not self._is_warm:
+            with saying_that_it_compiles():
+                warm_up(self._solver, problem)
+            self._is_warm = True
+        return self._solver.solve(problem, self._options)
 
 
 @contextmanager
@@ -79,26 +154,12 @@ def saying_that_it_compiles() -> Iterator[None]:
         timer.cancel()
 
 
-def _problem(request: ScheduleRequest) -> Problem:
-    objective = check_objective(request.objective)
-    if request.solver not in solver_names():
-        raise UnknownNameError("solver", request.solver, solver_names())
-    profile = load_profile(request.device)
-    constraints = Constraints.named(request.constraint)
-    graph = resolve_model(request.model)
-    if request.constraints is not None:
-        constraints = load_constraints(request.constraints, graph, constraints)
-    return Problem(
-        graph=graph,
-        num_stages=request.stages,
-        objective=objective,
-        profile=profile,
-        constraints=constraints,
-        ratio=request.ratio,
-    )
-
-
 def _solver(request: ScheduleRequest) -> Solver:
+    if request.robust is not None:
+        from respect_core.solve.robust import RobustSolver
+
+        known = load_known_profile(request.device)
+        return RobustSolver(check_measure(request.robust), known, request.scenarios)
     if request.solver == "auto":
         return AutoSolver(policy=lambda: _policy_if_any(request))
     if request.solver == POLICY:
@@ -144,7 +205,7 @@ def _print(problem: Problem, result: SolveResult, row: dict[str, Any]) -> None:
     if result.numbers is None:
         return
     table = Table(box=None, pad_edge=False)
-    for heading in ("stage", "ops", "parameters", "8 MiB", "in", "out", "modelled time"):
+    for heading in ("stage", "ops", "parameters", "8 MiB", "in", "out", "modelled time", "plausible"):
         table.add_column(heading, justify="right")
     for k in range(problem.num_stages):
         size = row["param_bytes"][k]
@@ -156,6 +217,7 @@ def _print(problem: Problem, result: SolveResult, row: dict[str, Any]) -> None:
             f"{row['input_bytes'][k] / 1024:.0f} KiB",
             f"{row['output_bytes'][k] / 1024:.0f} KiB",
             f"{row['time_us'][k] / 1000:.2f} ms",
+            range_text(row, k),
         )
     console.print(table)
     console.print(
@@ -163,3 +225,4 @@ def _print(problem: Problem, result: SolveResult, row: dict[str, Any]) -> None:
         f"communication {row['communication_bytes'] / 1024:.0f} KiB, "
         f"modelled bottleneck {row['bottleneck_us'] / 1000:.2f} ms, latency {row['latency_us'] / 1000:.2f} ms"
     )
+    print_uncertainty(row)

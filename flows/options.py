@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, ParamSpec
 
 import typer
 
-from hardware_runners.errors import DeviceUnavailableError, RunnerError
+from hardware_runners.errors import DeviceUnavailableError, MeterUnavailableError, RunnerError, WrongOutputError
 from respect_core import errors
 
 P = ParamSpec("P")
@@ -42,9 +42,9 @@ TimeLimitOption = Annotated[
 
 def exit_code_of(error: Exception) -> int:
     """Return the exit code of a deliberate error."""
-    if isinstance(error, DeviceUnavailableError):
+    if isinstance(error, DeviceUnavailableError | MeterUnavailableError):
         return EXIT_NO_DEVICE
-    if isinstance(error, errors.QualityError):
+    if isinstance(error, errors.QualityError | errors.VerificationError | WrongOutputError):
         return EXIT_QUALITY
     if isinstance(error, errors.SolverFailedError):
         return EXIT_NO_SCHEDULE

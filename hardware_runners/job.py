@@ -10,13 +10,40 @@ import json
 import os
 import secrets
 import shutil
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Mapping, Sequence, Union
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
 from hardware_runners.errors import InvalidJobError, JobExistsError, UnwritableJobError
-from hardware_runners.job_format import FORMAT, GRAPH_FILE, JOB_FILE, VERSION, Constant, Job, JobFile, checked_job
+from hardware_runners.job_check import checked_job
+from hardware_runners.job_format import (
+    FORMAT,
+    GRAPH_FILE,
+    JOB_FILE,
+    VERSION,
+    Constant,
+    Job,
+    JobFile,
+    JobSegment,
+    TensorSpec,
+)
+from hardware_runners.plan import TimingPlan
 
-__all__ = ["GRAPH_FILE", "JOB_FILE", "Constant", "Job", "JobFile", "read_job", "write_job"]
+__all__ = [
+    "GRAPH_FILE",
+    "JOB_FILE",
+    "Constant",
+    "Job",
+    "JobFile",
+    "JobSegment",
+    "TensorSpec",
+    "is_vacant",
+    "read_job",
+    "write_job",
+]
+
+Content = Union[bytes, Path]
+"""Of a file to write: its bytes, or the path of a file to copy."""
 
 _MAX_JOB_BYTES = 64 * 2**20
 
@@ -30,8 +57,12 @@ def write_job(
     solver: str,
     stage_of: Sequence[int],
     profile: Mapping[str, Constant],
-    files: Mapping[str, bytes],
-    segments: Sequence[str] = (),
+    files: Mapping[str, Content],
+    suits_pipeline: bool = False,
+    plan: Optional[TimingPlan] = None,
+    whole: Optional[JobSegment] = None,
+    segments: Sequence[JobSegment] = (),
+    reference: Optional[str] = None,
 ) -> Job:
     """Write a job folder whole, or not at all.
 
@@ -43,8 +74,12 @@ def write_job(
         solver: Who made the schedule.
         stage_of: Stage of every op, in [0, num_stages). Shape (n,).
         profile: Constants of the device's profile, with its ``name``.
-        files: Content of every file by its name, `GRAPH_FILE` for instance.
-        segments: Names of the files of the stages in order, or none.
+        files: Content of every file by its name, `GRAPH_FILE` for instance; of a path, the file there is copied.
+        suits_pipeline: Whether pycoral's pipeline can take the segments.
+        plan: How often to run it; without one, the defaults of `TimingPlan`.
+        whole: The uncut model, where there are segments.
+        segments: The model of every stage in order, or none where only the graph is known.
+        reference: Name of the file of reference items, if there is one.
 
     Returns:
         The job as `read_job` would return it.
@@ -52,9 +87,13 @@ def write_job(
     Raises:
         InvalidJobError: Something that `read_job` would refuse.
         JobExistsError: The folder exists with other content; it is left untouched.
-        UnwritableJobError: The folder cannot be written.
+        UnwritableJobError: The folder cannot be written, or a file to copy cannot be read.
     """
     folder = Path(folder)
+    try:
+        listed = {name: _described(content) for name, content in sorted(files.items())}
+    except OSError as error:
+        raise UnwritableJobError(folder, f"{error.filename} cannot be read ({error.strerror or error})") from error
     content = {
         "format": FORMAT,
         "version": VERSION,
@@ -63,27 +102,27 @@ def write_job(
         "objective": objective,
         "solver": solver,
         "stage_of": [int(stage) for stage in stage_of],
+        "suits_pipeline": suits_pipeline,
         "profile": dict(profile),
-        "files": {
-            name: {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
-            for name, data in sorted(files.items())
-        },
-        "segments": list(segments),
+        "plan": asdict(plan or TimingPlan()),
+        "files": listed,
+        "whole": None if whole is None else _plain(whole),
+        "segments": [_plain(segment) for segment in segments],
+        "reference": reference,
     }
     job = checked_job(folder, content)
     text = json.dumps(content, allow_nan=False) + "\n"
-    everything = {**files, JOB_FILE: text.encode("ascii")}
-    if not _vacant(folder):
+    if not is_vacant(folder):
         return _same_or_raise(folder, job)
     staging = folder.parent / f".{folder.name}.{os.getpid()}-{secrets.token_hex(4)}"
     try:
         staging.mkdir()
-        for name, data in everything.items():
+        for name, data in {**files, JOB_FILE: text.encode("ascii")}.items():
             _write_durably(staging / name, data)
         try:
             staging.replace(folder)
         except OSError:
-            if _vacant(folder):
+            if is_vacant(folder):
                 raise
             return _same_or_raise(folder, job)  # somebody else wrote it meanwhile
     except OSError as error:
@@ -91,6 +130,13 @@ def write_job(
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     return job
+
+
+def is_vacant(folder: Path) -> bool:
+    """Tell whether a job can be written here: nothing is there, or an empty folder."""
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        return False
+    return not folder.exists() or not any(folder.iterdir())
 
 
 def read_job(folder: Union[str, Path]) -> Job:
@@ -154,11 +200,25 @@ def _sha256(path: Path) -> str:
 # -- writing ----------------------------------------------------------------------------------------------------------
 
 
-def _vacant(folder: Path) -> bool:
-    """Tell whether nothing is there, or an empty folder."""
-    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        return False
-    return not folder.exists() or not any(folder.iterdir())
+def _plain(segment: JobSegment) -> Dict[str, Any]:
+    """Return a segment as `job.json` has it."""
+
+    def tensors(specs: Sequence[TensorSpec]) -> List[Dict[str, Any]]:
+        return [{"name": spec.name, "dtype": spec.dtype, "shape": [int(size) for size in spec.shape]} for spec in specs]
+
+    return {
+        "file": segment.file,
+        "compiled": segment.compiled,
+        "inputs": tensors(segment.inputs),
+        "outputs": tensors(segment.outputs),
+    }
+
+
+def _described(content: Content) -> Dict[str, Any]:
+    """Return the entry of a file in `job.json`."""
+    if isinstance(content, bytes):
+        return {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+    return {"sha256": _sha256(content), "bytes": content.stat().st_size}
 
 
 def _same_or_raise(folder: Path, wanted: Job) -> Job:
@@ -171,8 +231,12 @@ def _same_or_raise(folder: Path, wanted: Job) -> Job:
     return found
 
 
-def _write_durably(path: Path, data: bytes) -> None:
+def _write_durably(path: Path, content: Content) -> None:
     with path.open("wb") as file:
-        file.write(data)
+        if isinstance(content, bytes):
+            file.write(content)
+        else:
+            with content.open("rb") as source:
+                shutil.copyfileobj(source, file, 2**20)
         file.flush()
         os.fsync(file.fileno())

@@ -1,32 +1,59 @@
-"""The format of a job folder: its types, and the check of `job.json` that names every mistake.
+"""The format of a job folder: what `job.json` says, as types.
 
-A job folder holds `job.json` and the files it lists, side by side. `job.json` is one object:
+A job folder holds `job.json` and the files it lists, side by side; copying the folder is all that another host needs.
+`job.json` is one object (`hardware_runners.job_check` refuses anything else and names the mistake):
 
 - ``format`` and ``version``: `FORMAT` and `VERSION`;
 - ``model``, ``num_stages``, ``objective``, ``solver``: what is timed, and who cut it;
 - ``stage_of``: stage of every op, in op order;
+- ``suits_pipeline``: whether pycoral's pipeline can take the segments, which `hardware_runners.job_flow` then checks;
+  where it is false only runners that relay every tensor themselves can;
 - ``profile``: constants of the device's profile, ``name`` among them;
+- ``plan``: ``warm_up``, ``repeats`` and ``items`` of the `TimingPlan`;
 - ``files``: for every other file its ``sha256`` and size in ``bytes``;
-- ``segments``: names of the files of the stages in order, or none where only the graph is known.
+- ``whole``: the uncut model, or null where only the graph is known;
+- ``segments``: one object a stage, in order, or none where only the graph is known;
+- ``reference``: the file of items to run and what the model makes of them (`hardware_runners.reference`), or null.
+
+``whole`` and every segment are objects with ``file`` (of ``whole`` it may be null: the uncut model is left out),
+``compiled`` (the same for the Edge TPU, or null), ``inputs`` and ``outputs``. These list the tensors in the order in
+which an interpreter has them, each with ``name``, ``dtype`` (NumPy's name) and ``shape``. Every input of a segment is
+an input of the model or an output of an earlier segment of that name.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Dict, Optional, Tuple, Union
 
 from hardware_runners.errors import InvalidJobError
+from hardware_runners.plan import TimingPlan
 
 FORMAT = "respect-job"
-VERSION = 1
+VERSION = 2
 JOB_FILE = "job.json"
 GRAPH_FILE = "graph.json"
+SCHEDULE_FILE = "schedule.json"
+REFERENCE_FILE = "reference.npz"
 
-_KEYS = (
-    "format", "version", "model", "num_stages", "objective", "solver", "stage_of", "profile", "files", "segments",
-)  # fmt: skip
+DTYPES = {
+    "bool": 1,
+    "int8": 1,
+    "uint8": 1,
+    "int16": 2,
+    "uint16": 2,
+    "float16": 2,
+    "int32": 4,
+    "uint32": 4,
+    "float32": 4,
+    "int64": 8,
+    "uint64": 8,
+    "float64": 8,
+    "complex64": 8,
+    "complex128": 16,
+}
+"""Bytes of an element by NumPy's name of its type."""
 
 Constant = Union[str, int, float]
 
@@ -41,6 +68,38 @@ class JobFile:
 
 
 @dataclass(frozen=True)
+class TensorSpec:
+    """A tensor that a segment takes or gives."""
+
+    name: str
+    dtype: str
+    """A key of `DTYPES`."""
+    shape: Tuple[int, ...]
+
+    @property
+    def num_bytes(self) -> int:
+        """Size of the tensor."""
+        count = DTYPES[self.dtype]
+        for size in self.shape:
+            count *= size
+        return count
+
+
+@dataclass(frozen=True)
+class JobSegment:
+    """The model of one stage, or the uncut one."""
+
+    file: Optional[str]
+    """None only for an uncut model that is left out."""
+    compiled: Optional[str]
+    """The same model compiled for the Edge TPU, None where it is not compiled."""
+    inputs: Tuple[TensorSpec, ...]
+    """In the interpreter's order."""
+    outputs: Tuple[TensorSpec, ...]
+    """In the interpreter's order."""
+
+
+@dataclass(frozen=True)
 class Job:
     """A job folder whose files were all found as `job.json` describes them."""
 
@@ -51,11 +110,19 @@ class Job:
     solver: str
     stage_of: Tuple[int, ...]
     """Stage of every op, in [0, num_stages). Shape (n,)."""
+    suits_pipeline: bool
+    """True where pycoral's pipeline can take the segments: the dataflow is what it needs."""
     profile: Dict[str, Constant]
     """Constants of the device's profile; `name` is a text, the rest are numbers."""
+    plan: TimingPlan
+    """How often to run it, unless the user says otherwise."""
     files: Tuple[JobFile, ...]
-    segments: Tuple[str, ...]
-    """Files of the stages in order, or none."""
+    whole: Optional[JobSegment]
+    """The uncut model, None where only the graph is known."""
+    segments: Tuple[JobSegment, ...]
+    """One a stage, or none where only the graph is known."""
+    reference: Optional[str]
+    """File of items to run and of the outputs that the uncut model gives for them."""
 
     def path(self, name: str) -> Path:
         """Return the path of a listed file.
@@ -67,101 +134,3 @@ class Job:
         if name not in names:
             raise InvalidJobError(self.folder, f"it lists no file {name!r}, listed are {', '.join(names) or 'none'}")
         return self.folder / name
-
-
-def checked_job(folder: Path, content: Any) -> Job:
-    """Turn the content of `job.json` into a job, or say what is wrong with it."""
-    check = _Check(folder)
-    check.keys(content, "", _KEYS)
-    if content["format"] != FORMAT:
-        raise InvalidJobError(folder, f"format is {content['format']!r}, expected {FORMAT!r}")
-    if content["version"] != VERSION or isinstance(content["version"], bool):
-        raise InvalidJobError(folder, f"version is {content['version']!r}, this program reads version {VERSION}")
-    stage_list = check.a_list(content["stage_of"], "stage_of")
-    num_stages = check.whole(content["num_stages"], "num_stages", 1, len(stage_list))
-    stages = tuple(check.whole(s, f"stage_of[{v}]", 0, num_stages - 1) for v, s in enumerate(stage_list))
-    files = check.files(content["files"])
-    segments = check.a_list(content["segments"], "segments")
-    for segment in segments:
-        if segment not in [file.name for file in files]:
-            raise InvalidJobError(folder, f"segment {segment!r} is not among its files")
-    if len(segments) not in (0, num_stages) or len(set(segments)) != len(segments):
-        raise InvalidJobError(folder, f"segments are {segments}, expected none or one for each of {num_stages} stages")
-    return Job(
-        folder=folder,
-        model=check.text(content["model"], "model"),
-        num_stages=num_stages,
-        objective=check.text(content["objective"], "objective"),
-        solver=check.text(content["solver"], "solver"),
-        stage_of=stages,
-        profile=check.profile(content["profile"]),
-        files=files,
-        segments=tuple(segments),
-    )
-
-
-class _Check:
-    """Checks the types of `job.json`, naming the key that is wrong."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def fail(self, key: str, value: object, expected: str) -> InvalidJobError:
-        shown = repr(value)
-        shown = shown if len(shown) <= 60 else shown[:57] + "..."
-        return InvalidJobError(self.folder, f"{key or JOB_FILE} is {shown}, expected {expected}")
-
-    def keys(self, value: Any, key: str, wanted: Sequence[str]) -> None:
-        if not isinstance(value, dict):
-            raise self.fail(key, value, "an object with " + ", ".join(wanted))
-        where = key or JOB_FILE
-        for name in wanted:
-            if name not in value:
-                raise InvalidJobError(self.folder, f"{where} lacks {name!r}, needed are {', '.join(wanted)}")
-        for name in value:
-            if name not in wanted:
-                raise InvalidJobError(self.folder, f"{where} has an unknown key {name!r}, known: {', '.join(wanted)}")
-
-    def text(self, value: Any, key: str) -> str:
-        if not isinstance(value, str) or not value:
-            raise self.fail(key, value, "a text")
-        return value
-
-    def a_list(self, value: Any, key: str) -> List[Any]:
-        if not isinstance(value, list):
-            raise self.fail(key, value, "a list")
-        return value
-
-    def whole(self, value: Any, key: str, lowest: int, highest: Optional[int]) -> int:
-        allowed = f"{lowest} or more" if highest is None else f"{lowest}..{highest}"
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise self.fail(key, value, f"a whole number in {allowed}")
-        if value < lowest or (highest is not None and value > highest):
-            raise self.fail(key, value, allowed)
-        return value
-
-    def profile(self, value: Any) -> Dict[str, Constant]:
-        if not isinstance(value, dict) or "name" not in value:
-            raise self.fail("profile", value, "an object with 'name' and the profile's constants")
-        self.text(value["name"], "profile name")
-        for name, constant in value.items():
-            if name == "name":
-                continue
-            number = isinstance(constant, (int, float)) and not isinstance(constant, bool)
-            if not number or not math.isfinite(constant):
-                raise self.fail(f"profile constant {name!r}", constant, "a finite number")
-        return dict(value)
-
-    def files(self, value: Any) -> Tuple[JobFile, ...]:
-        if not isinstance(value, dict):
-            raise self.fail("files", value, "an object with one entry a file")
-        found = []
-        for name, entry in value.items():
-            if not name or name in (".", "..", JOB_FILE) or set(name) & set("/\\\0"):
-                raise self.fail("a file's name", name, f"a plain name other than {JOB_FILE}")
-            self.keys(entry, f"file {name!r}", ("sha256", "bytes"))
-            digest = entry["sha256"]
-            if not isinstance(digest, str) or len(digest) != 64 or set(digest) - set("0123456789abcdef"):
-                raise self.fail(f"sha256 of file {name!r}", digest, "64 hexadecimal digits in lower case")
-            found.append(JobFile(name, digest, self.whole(entry["bytes"], f"bytes of file {name!r}", 0, None)))
-        return tuple(found)

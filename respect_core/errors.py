@@ -65,6 +65,14 @@ class UnknownNameError(BadInputError, LookupError):
         return type(self), (self.what, self.name, self.allowed)
 
 
+class ModelCannotRunError(BadInputError, RuntimeError):
+    """The LiteRT interpreter cannot run a model; the message names the op and the way out."""
+
+
+class VerificationError(RespectError, ValueError):
+    """The segments of a model do not compute what the model computes; the message names the tensor and the stage."""
+
+
 class UnwritableError(RespectError, OSError):
     """A directory or file that must be written cannot be."""
 
@@ -92,6 +100,10 @@ class QualityError(RespectError, ValueError):
 
 class MissingExtraError(RespectError, ImportError):
     """An optional dependency is needed for this and is not installed; the message says which extra brings it."""
+
+
+class ModelBuildError(RespectError, RuntimeError):
+    """A model file could not be built; the message names the model and what the builder said."""
 
 
 class SolverFailedError(RespectError, RuntimeError):

@@ -1,4 +1,7 @@
-"""What every runner must do, whatever is behind it: subclass `RunnerContract` and give it a runner and jobs."""
+"""What every runner must do, whatever is behind it: subclass `RunnerContract` and give it a runner and jobs.
+
+Runners that run segments subclass `RealRunnerContract`, whose job has segments.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ import pytest
 from hardware_runners.errors import InvalidJobError, RunnerClosedError, RunnerError
 from hardware_runners.job import Job, write_job
 from hardware_runners.protocol import RUNNERS, PipelineRunner, TimingPlan
+from hardware_runners.result_check import read_result
+from hardware_runners.results import result_of, write_result
 from respect_core.tables.benchmarks import BENCHMARKS
 
 PLAN = TimingPlan(warm_up=2, repeats=3, items=5)
@@ -97,6 +102,14 @@ class RunnerContract:
         with runner:
             runner.time(job, PLAN)
 
+    def test_its_result_comes_back_from_a_file(self, runner: PipelineRunner, job: Job, tmp_path: Path) -> None:
+        with runner:
+            timings = runner.time(job, PLAN)
+        written = result_of(job, PLAN, timings, "2024-02-29T12:00:00+00:00")
+        write_result(tmp_path / "result.json", written)
+        assert read_result(tmp_path / "result.json", job) == written
+        assert written.is_complete
+
     def test_a_job_without_its_files_is_refused_by_name(self, runner: PipelineRunner, job: Job, tmp_path: Path) -> None:
         bare = write_job(
             tmp_path / "bare",
@@ -111,3 +124,35 @@ class RunnerContract:
         with runner, pytest.raises(InvalidJobError, match="bare") as caught:
             runner.time(bare, PLAN)
         assert isinstance(caught.value, RunnerError)
+
+
+class RealRunnerContract(RunnerContract):
+    """For runners that run segments in a process of their own."""
+
+    def test_it_says_what_it_ran_on(self, runner: PipelineRunner, job: Job) -> None:
+        with runner:
+            timings = runner.time(job, PLAN)
+        assert not timings.is_simulated
+        assert all(timings.versions.values())
+        assert "python" in timings.versions
+
+    def test_it_times_the_uncut_model_too(self, runner: PipelineRunner, job: Job) -> None:
+        with runner:
+            timings = runner.time(job, PLAN)
+        assert len(timings.whole_ns) == PLAN.repeats and min(timings.whole_ns) > 0
+
+    def test_a_file_that_changed_since_the_job_was_read_is_found(self, runner: PipelineRunner, job: Job) -> None:
+        segment = job.segments[1]
+        path = job.path(segment.compiled or str(segment.file))
+        path.write_bytes(path.read_bytes()[:-1] + b"?")
+        with runner, pytest.raises(InvalidJobError, match=f"{path.name}.*sha256"):
+            runner.time(job, PLAN)
+
+    def test_it_leaves_no_temporary_folder(
+        self, runner: PipelineRunner, job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "temporary").mkdir()
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+        with runner:
+            runner.time(job, PLAN)
+        assert list((tmp_path / "temporary").iterdir()) == []

@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-HOST_PART = ("__init__", "errors", "events", "job", "job_format", "protocol")
+HOST_PART = (
+    "__init__", "compiler", "compiler_log", "compiler_process", "compiler_result", "errors", "events",
+    "job", "job_check", "job_flow", "job_format", "plan", "protocol", "reference",
+)  # fmt: skip
 
 USE_IT = """
 import sys
@@ -27,15 +30,22 @@ class Block(MetaPathFinder):
 sys.meta_path.insert(0, Block())
 sys.path.insert(0, sys.argv[2])
 from pathlib import Path
+from hardware_runners.compiler import CompileOptions, find_compiler
 from hardware_runners.errors import InvalidPlanError
 from hardware_runners.events import simulate_line
-from hardware_runners.job import read_job, write_job
+from hardware_runners.job import JobSegment, TensorSpec, read_job, write_job
 from hardware_runners.protocol import Inference, PipelineRunner, TimingPlan, Timings, host_text
 
 folder = Path(sys.argv[3]) / "job"
 job = write_job(folder, model="m", num_stages=2, objective="throughput", solver="s", stage_of=[0, 1],
                 profile={"name": "p", "overlap": 0.5}, files={"graph.json": b"{}"})
 assert read_job(folder) == job
+a, b, c = (TensorSpec(name, "int8", (1, 4)) for name in "abc")
+cut = write_job(folder.with_name("cut"), model="m", num_stages=2, objective="throughput", solver="s", stage_of=[0, 1],
+                profile={"name": "p"}, files={"0": b"0", "1": b"1"}, plan=TimingPlan(items=5),
+                suits_pipeline=True, whole=JobSegment(None, None, (a,), (c,)),
+                segments=[JobSegment("0", None, (a,), (b,)), JobSegment("1", None, (b,), (c,))])
+assert read_job(cut.folder) == cut and cut.suits_pipeline and not job.suits_pipeline
 try:
     TimingPlan(repeats=-1)
 except InvalidPlanError:
@@ -43,6 +53,7 @@ except InvalidPlanError:
 timings = Timings(runner="r", is_simulated=False, device="d", host=host_text(), versions={}, num_stages=2,
                   latency=(Inference(0, 3),), stage_ns=((1, 2),), pipelined=())
 assert timings.rows(job)[0]["latency_us"] == 0.003
+assert find_compiler("no-such-compiler") is None and CompileOptions().timeout_s == 180
 assert simulate_line([1, 2], [1], 2).leave_ns[-1] == (2, 5)
 loaded = {name.partition(".")[0] for name in sys.modules}
 assert not loaded & {"respect_core", "pandas", "pyarrow", "torch"}, loaded

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ from hypothesis import given
 
 from hardware_runners import errors
 from hardware_runners.errors import InvalidJobError, JobExistsError, RunnerError, UnwritableJobError
-from hardware_runners.job import JOB_FILE, read_job, write_job
+from hardware_runners.job import JOB_FILE, JobSegment, TensorSpec, read_job, write_job
+from hardware_runners.job_format import VERSION
+from hardware_runners.protocol import TimingPlan
 
 GOOD: dict[str, Any] = {
     "model": "tiny",
@@ -22,6 +25,19 @@ GOOD: dict[str, Any] = {
     "stage_of": [0, 0, 1],
     "profile": {"name": "usb3", "overhead_ms": 0.13},
     "files": {"graph.json": b"{}", "a.tflite": b"abc", "b.tflite": b""},
+}
+
+IN, MID, SKIP, OUT = (TensorSpec(name, "int8", (1, 4)) for name in ("in", "mid:0", "skip", "out"))
+FIRST = JobSegment("a.tflite", None, (IN,), (MID, SKIP))
+LAST = JobSegment("b.tflite", None, (SKIP, MID), (OUT,))
+WHOLE = JobSegment(None, None, (IN,), (OUT,))
+CUT: dict[str, Any] = {
+    **GOOD,
+    "suits_pipeline": True,
+    "plan": TimingPlan(warm_up=1, repeats=2, items=3),
+    "whole": WHOLE,
+    "segments": (FIRST, LAST),
+    "reference": "graph.json",
 }
 
 
@@ -35,6 +51,12 @@ def edited(folder: Path, change: Any) -> None:
 def folder(tmp_path: Path) -> Path:
     write_job(tmp_path / "job", **GOOD)
     return tmp_path / "job"
+
+
+@pytest.fixture
+def cut(tmp_path: Path) -> Path:
+    write_job(tmp_path / "cut", **CUT)
+    return tmp_path / "cut"
 
 
 @given(
@@ -63,9 +85,30 @@ def test_what_is_written_is_read(
     assert sorted(p.name for p in folder.parent.iterdir()) == ["job"], "the staging folder was left behind"
 
 
-def test_segments_are_named_in_stage_order(tmp_path: Path) -> None:
-    job = write_job(tmp_path / "job", **GOOD, segments=["b.tflite", "a.tflite"])
-    assert read_job(tmp_path / "job").segments == job.segments == ("b.tflite", "a.tflite")
+def test_segments_plan_and_reference_come_back(tmp_path: Path) -> None:
+    job = write_job(tmp_path / "job", **CUT)
+    assert read_job(tmp_path / "job") == job
+    assert (job.whole, job.segments) == (WHOLE, (FIRST, LAST))
+    assert job.plan == TimingPlan(warm_up=1, repeats=2, items=3)
+    assert job.reference == "graph.json"
+    assert job.suits_pipeline
+    assert OUT.num_bytes == 4 and TensorSpec("x", "float32", ()).num_bytes == 4
+
+
+def test_a_graph_alone_suits_no_pipeline_and_has_the_usual_plan(folder: Path) -> None:
+    job = read_job(folder)
+    assert not job.suits_pipeline
+    assert job.plan == TimingPlan()
+    assert (job.whole, job.segments, job.reference) == (None, (), None)
+
+
+def test_a_large_file_is_copied_from_where_it_lies(tmp_path: Path) -> None:
+    (tmp_path / "model").write_bytes(b"x" * 3_000_000)
+    job = write_job(tmp_path / "job", **{**GOOD, "files": {"graph.json": b"{}", "big": tmp_path / "model"}})
+    assert read_job(tmp_path / "job") == job
+    assert job.path("big").read_bytes() == b"x" * 3_000_000
+    with pytest.raises(UnwritableJobError, match="gone"):
+        write_job(tmp_path / "other", **{**GOOD, "files": {"big": tmp_path / "gone"}})
 
 
 def test_writing_the_same_again_changes_nothing_and_something_else_is_refused(folder: Path) -> None:
@@ -119,15 +162,84 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
         ({"profile": {"name": "p", "overhead_ms": float("nan")}}, "overhead_ms"),
         ({"files": {"../escape": b""}}, "escape"),
         ({"files": {"job.json": b""}}, "job.json"),
-        ({"segments": ["c.tflite", "a.tflite"]}, "c.tflite"),
-        ({"segments": ["a.tflite"]}, "expected none or one"),
-        ({"segments": ["a.tflite", "a.tflite"]}, "expected none or one"),
+        ({"segments": (replace(FIRST, file="c.tflite"), LAST)}, r"segments\[0\] file 'c.tflite' is not among"),
+        ({"segments": (replace(FIRST, file=None), LAST)}, r"segments\[0\] file is None, expected a text"),
+        ({"segments": (replace(FIRST, compiled="c"), LAST)}, r"segments\[0\] compiled 'c' is not among"),
+        ({"segments": (FIRST,)}, "expected none or one for each of 2 stages"),
+        ({"segments": (FIRST, replace(LAST, file="a.tflite"))}, "'a.tflite' is named for two"),
+        ({"segments": ()}, "whole and segments"),
+        ({"whole": None}, "whole and segments"),
+        ({"whole": None, "segments": ()}, "reference is given without"),
+        ({"whole": None, "segments": (), "reference": None}, "suits_pipeline is given without"),
+        ({"reference": "c.npz"}, "reference 'c.npz' is not among"),
+        ({"whole": replace(WHOLE, inputs=(replace(IN, dtype="string"),))}, r"whole inputs\[0\] dtype is 'string'"),
+        ({"whole": replace(WHOLE, inputs=(replace(IN, shape=(1, 0)),))}, r"whole inputs\[0\] shape is 0"),
+        ({"whole": replace(WHOLE, inputs=(replace(IN, shape=(2**30, 2**30)),))}, r"2\*\*40 bytes"),
+        ({"whole": replace(WHOLE, inputs=(replace(IN, name=""),))}, r"whole inputs\[0\] name is ''"),
+        ({"whole": replace(WHOLE, inputs=(IN, IN))}, "whole inputs name tensor 'in' twice"),
     ],
 )
 def test_bad_jobs_are_not_written(tmp_path: Path, change: dict[str, Any], named: str) -> None:
     with pytest.raises(InvalidJobError, match=named):
-        write_job(tmp_path / "job", **{**GOOD, **change})
+        write_job(tmp_path / "job", **{**CUT, **change})
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "stage", "named"),
+    [
+        ({"segments": (FIRST, replace(LAST, inputs=(MID, SKIP, OUT)))}, 1, "'out', which no earlier segment makes"),
+        ({"segments": (replace(FIRST, inputs=(IN, MID)), LAST)}, 0, "reads tensor 'mid:0', which no earlier"),
+        ({"segments": (FIRST, replace(LAST, inputs=(replace(MID, shape=(4,)), SKIP)))}, 1, r"int8 \[4\], made as int8"),
+        ({"segments": (FIRST, replace(LAST, inputs=(replace(MID, dtype="uint8"), SKIP)))}, 1, r"'mid:0' as uint8"),
+        ({"segments": (FIRST, replace(LAST, outputs=(OUT, MID)))}, 1, "'mid:0', which stage 0 makes too"),
+        ({"segments": (FIRST, replace(LAST, outputs=(OUT, IN)))}, 1, "'in', which is an input of the model"),
+        ({"segments": (FIRST, replace(LAST, inputs=(MID,)))}, 0, "no later segment reads its output 'skip'"),
+        (
+            {
+                "whole": replace(WHOLE, outputs=(OUT,)),
+                "segments": (replace(FIRST, outputs=()), replace(LAST, inputs=(IN,))),
+            },
+            0,
+            "it has no outputs",
+        ),
+        ({"whole": replace(WHOLE, outputs=(OUT, replace(OUT, name="lost")))}, None, "'lost', which no segment makes"),
+        ({"whole": replace(WHOLE, outputs=(MID, OUT))}, 0, "it suits no pipeline: it makes the model's output 'mid:0'"),
+        (
+            {
+                "whole": replace(WHOLE, inputs=(IN, replace(IN, name="late"))),
+                "segments": (FIRST, replace(LAST, inputs=(MID, SKIP, replace(IN, name="late")))),
+            },
+            1,
+            "it suits no pipeline: it reads the model's input 'late'",
+        ),
+    ],
+)
+def test_segments_that_do_not_chain_are_refused_by_stage(
+    tmp_path: Path, change: dict[str, Any], stage: int | None, named: str
+) -> None:
+    with pytest.raises(InvalidJobError, match=named) as caught:
+        write_job(tmp_path / "job", **{**CUT, **change})
+    assert caught.value.stage == stage
+
+
+def test_the_last_stage_may_pass_an_input_on(tmp_path: Path) -> None:
+    passing = {
+        "whole": replace(WHOLE, outputs=(OUT, IN)),
+        "segments": (FIRST, replace(LAST, inputs=(MID, SKIP, IN), outputs=(OUT, IN))),
+    }
+    job = write_job(tmp_path / "job", **{**CUT, **passing})
+    assert read_job(tmp_path / "job") == job and job.suits_pipeline
+    changed = replace(LAST, inputs=(MID, SKIP, IN), outputs=(OUT, replace(IN, shape=(4,))))
+    with pytest.raises(InvalidJobError, match="passes on tensor 'in'"):
+        write_job(tmp_path / "other", **{**CUT, **passing, "segments": (FIRST, changed)})
+
+
+def test_a_runner_that_relays_everything_takes_what_a_pipeline_does_not(tmp_path: Path) -> None:
+    early = {"whole": replace(WHOLE, outputs=(MID, OUT)), "suits_pipeline": False}
+    job = write_job(tmp_path / "job", **{**CUT, **early})
+    assert read_job(tmp_path / "job") == job
+    assert not job.suits_pipeline
 
 
 @pytest.mark.parametrize(
@@ -135,7 +247,9 @@ def test_bad_jobs_are_not_written(tmp_path: Path, change: dict[str, Any], named:
     [
         (lambda c: c.pop("solver"), "lacks 'solver'"),
         (lambda c: c.update(extra=1), "unknown key 'extra'"),
-        (lambda c: c.update(version=2), "version is 2, this program reads version 1"),
+        (lambda c: c.update(version=1), f"version is 1, this program reads version {VERSION}"),
+        (lambda c: c.update(version=True), "version is True"),
+        (lambda c: (c.update(version=1), c.pop("plan")), "version is 1"),
         (lambda c: c.update(format="zip"), "format is 'zip'"),
         (lambda c: c.update(stage_of="0 0 1"), "stage_of is '0 0 1', expected a list"),
         (lambda c: c.update(stage_of=[0, 0.5, 1]), r"stage_of\[1\] is 0.5"),
@@ -148,13 +262,22 @@ def test_bad_jobs_are_not_written(tmp_path: Path, change: dict[str, Any], named:
         (lambda c: c["files"].update({"new": {"sha256": "0" * 64, "bytes": 1}}), "file 'new' is missing"),
         (lambda c: c["profile"].update(overhead_ms="fast"), "overhead_ms"),
         (lambda c: c.update(segments={}), "segments is {}"),
-        (lambda c: c.update(segments=[[]]), "segment"),
+        (lambda c: c.update(segments=[[], []]), r"segments\[0\] is \[\]"),
+        (lambda c: c["segments"][1].pop("outputs"), r"segments\[1\] lacks 'outputs'"),
+        (lambda c: c["segments"][1]["inputs"][0].update(shape=4), r"segments\[1\] inputs\[0\] shape is 4"),
+        (lambda c: c["segments"][1]["inputs"][0].update(shape=[1] * 40), "at most 32 dimensions"),
+        (lambda c: c["segments"][1]["inputs"][0].update(dtype=["int8"]), r"inputs\[0\] dtype is \['int8'\]"),
+        (lambda c: c["plan"].update(items=1), "plan: items is 1"),
+        (lambda c: c["plan"].pop("items"), "plan lacks 'items'"),
+        (lambda c: c.update(plan=None), "plan is None"),
+        (lambda c: c.update(suits_pipeline=1), "suits_pipeline is 1, expected true or false"),
+        (lambda c: c.update(reference=7), "reference is 7"),
     ],
 )
-def test_every_mistake_in_the_file_is_named(folder: Path, change: Any, named: str) -> None:
-    edited(folder, change)
+def test_every_mistake_in_the_file_is_named(cut: Path, change: Any, named: str) -> None:
+    edited(cut, change)
     with pytest.raises(InvalidJobError, match=named):
-        read_job(folder)
+        read_job(cut)
 
 
 def test_a_changed_missing_or_unlisted_file(folder: Path) -> None:
@@ -199,7 +322,7 @@ def test_a_damaged_job_gives_a_job_or_an_error_that_was_meant(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     folder = tmp_path_factory.mktemp("damaged") / "job"
-    write_job(folder, **GOOD)
+    write_job(folder, **CUT)
     content = bytearray((folder / JOB_FILE).read_bytes())
     for _ in range(data.draw(st.integers(1, 3))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))

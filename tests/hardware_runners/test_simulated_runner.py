@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from hardware_runners.errors import InvalidJobError, InvalidPlanError, UnknownRu
 from hardware_runners.events import LineTrace, simulate_line
 from hardware_runners.job import GRAPH_FILE, Job
 from hardware_runners.protocol import Inference, PipelineRunner, TimingPlan, Timings, open_runner
-from hardware_runners.simulated import SimulatedRunner
+from hardware_runners.simulated import SimulatedRunner, modelled_times
 from respect_core.device import load_profile
 from respect_core.objective import evaluate
 from respect_core.schedule import first_violation
@@ -159,6 +160,8 @@ def test_a_job_gives_the_numbers_of_the_objective(
     assert timings.stage_ns == (tuple(numbers.time_ns.tolist()),) * 2
     assert timings.mean_stage_us == pytest.approx(numbers.time_ns / 1000)
     assert timings.device == profile.name
+    one = evaluate(graph, np.zeros(graph.num_ops, dtype=np.int64), 1, profile)
+    assert timings.whole_ns == (one.bottleneck_ns,) * 2
 
 
 def test_another_profile_replaces_the_jobs_own(tmp_path: Path) -> None:
@@ -170,6 +173,32 @@ def test_another_profile_replaces_the_jobs_own(tmp_path: Path) -> None:
     expected = evaluate(graph, job.stage_of, 2, load_profile("pcie"))
     assert timings.stage_ns[0] == tuple(expected.time_ns.tolist())
     assert timings.stage_ns[0] != tuple(evaluate(graph, job.stage_of, 2, load_profile("usb3")).time_ns.tolist())
+
+
+def test_energy_is_modelled_from_published_power_and_says_so(tmp_path: Path) -> None:
+    job = write_graph_job(tmp_path / "job", chain_graph(), [0, 0, 0, 1, 1, 2], 3)
+    with SimulatedRunner() as runner:
+        timings = runner.time(job, PLAN)
+        assert runner.time(job, TimingPlan(items=0)).energy is None
+    assert timings.energy is not None and timings.energy.is_modelled
+    assert timings.energy.uj_per_inference == pytest.approx(2.0 * sum(timings.mean_stage_us))
+    sources = {row["energy_source"] for row in timings.rows(job) if row["mode"] == "pipelined"}
+    assert len(sources) == 1 and sources.pop().startswith("modelled: ")
+
+
+def test_whole_layer_caching_gives_a_second_figure_where_it_differs(tmp_path: Path) -> None:
+    """Two layers of 5 MiB and a chip with room for one: the smooth model spills 2.3 MiB, whole layers spill 5 MiB."""
+    graph = replace(chain_graph(4), compiled_bytes=np.array([5, 5, 1, 1]) * 2**20, tensor_bytes=np.full(4, 1))
+    profile = load_profile("pcie")
+    job = write_graph_job(tmp_path / "job", graph, [0, 0, 1, 1], 2, profile)
+    with SimulatedRunner() as runner:
+        notes = runner.time(job, PLAN).notes
+    assert len(notes) == 1 and "cached whole" in notes[0]
+    fits = write_graph_job(tmp_path / "fits", graph, [0, 1, 1, 1], 2, profile)
+    times = modelled_times(fits)
+    assert times.finer == pytest.approx(times.stages, abs=5)
+    with SimulatedRunner() as runner:
+        assert runner.time(fits, PLAN).notes == ()
 
 
 def test_a_slow_host_sets_the_period_and_not_the_latency(tmp_path: Path) -> None:
@@ -189,7 +218,7 @@ def test_options_that_cannot_be(option: str) -> None:
 
 
 def test_an_unknown_runner_is_named() -> None:
-    with pytest.raises(UnknownRunnerError, match="'abacus': choose from simulated"):
+    with pytest.raises(UnknownRunnerError, match="'abacus': choose from coral, litert, simulated"):
         open_runner("abacus")
 
 
