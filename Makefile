@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 help:
 	@echo "make nightly      set up and run the pipeline (SIZE=smoke|nightly|full), state in RESPECT_HOME=$(RESPECT_HOME)"
 	@echo "make test         set up, lint, type-check, check the direction of imports, run all tests"
-	@echo "make models       rebuild datasets/imagenet from keras.applications"
+	@echo "make models       rebuild datasets/imagenet from keras.applications, with TensorFlow (8 GB of memory)"
 	@echo "make clean        remove the virtual environment and the state"
 
 $(BIN)/python:
@@ -27,6 +27,10 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 
 $(VENV)/.installed-dev: $(VENV)/.installed
 	$(PIP) --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.installed-tensorflow: $(VENV)/.installed
+	$(PIP) --editable '.[tensorflow]'
 	@touch $@
 
 install: $(VENV)/.installed
@@ -45,8 +49,9 @@ check: install-dev
 test: check
 	$(BIN)/python -m pytest
 
-models: install-dev
+models: install-dev $(VENV)/.installed-tensorflow
 	$(BIN)/python -m respect_core.sources.keras_models --out datasets/imagenet
+	$(BIN)/respect models build --graphs datasets/imagenet
 
 cards: install
 	$(BIN)/python -m respect_core.tables.catalogue --cards datasets/cards

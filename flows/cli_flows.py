@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import typer
 
 from flows.options import print_json
+from respect_core.errors import BadInputError
 from tasks.home import Home
 from tasks.sizes import SizeName, get_size
 
@@ -35,9 +36,8 @@ def run_nightly(size: str, seed: int, home: Path | None, as_json: bool) -> None:
     if as_json:
         print_json(asdict(result))
         return
-    _print_published(
-        [*result.graphs, *result.labels, result.train.policy.training, result.schedules, result.benchmarks]
-    )
+    training, segments, memory = result.train.policy.training, result.segments, result.memory
+    _print_published([*result.graphs, *result.labels, training, result.schedules, segments, memory, result.benchmarks])
     _print_policy(result.train)
     _print_summary(at, result.schedules.partition)
     typer.echo(f"report: {result.report}")
@@ -49,6 +49,14 @@ def run_generate(size: str, seed: int, home: Path | None, scheduler: str | None,
     from flows.generate import generate
 
     _finish(generate(chosen, seed, str(at.path), scheduler), as_json)
+
+
+def run_order(size: str, seed: int, home: Path | None, as_json: bool) -> None:
+    """Run the flow `order`."""
+    at, chosen = _prepare(size, home)
+    from flows.order import order
+
+    _finish([order(chosen, seed, str(at.path))], as_json)
 
 
 def run_label(size: str, seed: int, home: Path | None, scheduler: str | None, as_json: bool) -> None:
@@ -83,53 +91,27 @@ def run_schedule(size: str, seed: int, home: Path | None, as_json: bool) -> None
         _print_summary(at, result.partition)
 
 
-def run_benchmark(job: Path | None, runner: str, size: str, home: Path | None, as_json: bool) -> None:
-    """Time one job folder, or run the flow `benchmark` over the last schedules."""
-    if job is not None:
-        _time_job(job, runner, get_size(size).benchmark_items, as_json)
-        return
+def run_split(size: str, seed: int, home: Path | None, as_json: bool) -> None:
+    """Run the flow `split` over the built models."""
+    at, chosen = _prepare(size, home)
+    from flows.split import split
+
+    _finish([split(chosen, seed, str(at.path))], as_json)
+
+
+def run_benchmark(runner: str, size: str, home: Path | None, as_json: bool) -> None:
+    """Run the flow `benchmark` over the last schedules."""
     at, chosen = _prepare(size, home)
     from hardware_runners.errors import UnknownRunnerError
     from hardware_runners.protocol import RUNNERS
 
     if runner not in RUNNERS:
         raise UnknownRunnerError(runner, sorted(RUNNERS))
-    from flows.benchmark import RunnerName, benchmark
+    if runner != "simulated":
+        raise BadInputError(f"runner {runner!r} needs segments: name a job folder that `respect split` wrote")
+    from flows.benchmark import benchmark
 
-    _finish([benchmark(chosen, cast(RunnerName, runner), None, str(at.path))], as_json)
-
-
-def _time_job(folder: Path, runner: str, inferences: int, as_json: bool) -> None:
-    from hardware_runners.job import read_job
-    from hardware_runners.protocol import TimingPlan, open_runner
-
-    job = read_job(folder)
-    with open_runner(runner) as device:
-        timings = device.time(job, TimingPlan(repeats=inferences, items=inferences))
-    found: dict[str, Any] = {
-        "model": job.model,
-        "num_stages": job.num_stages,
-        "objective": job.objective,
-        "solver": job.solver,
-        "runner": timings.runner,
-        "is_simulated": timings.is_simulated,
-        "device": timings.device,
-        "host": timings.host,
-        "latency_us": timings.mean_latency_us,
-        "period_us": timings.period_us,
-        "stage_us": list(timings.mean_stage_us),
-        "inferences": inferences,
-    }
-    if as_json:
-        print_json(found)
-        return
-    stages = ", ".join(f"{us / 1000:.2f}" for us in timings.mean_stage_us)
-    typer.echo(
-        f"{job.model} over {job.num_stages} stages ({job.solver}, {timings.device}), "
-        f"{'simulated' if timings.is_simulated else 'measured'} by {timings.runner}:\n"
-        f"latency {(timings.mean_latency_us or 0) / 1000:.2f} ms, "
-        f"one item every {(timings.period_us or 0) / 1000:.2f} ms, stages {stages} ms"
-    )
+    _finish([benchmark(chosen, "simulated", None, str(at.path))], as_json)
 
 
 def _finish(results: list[Published], as_json: bool) -> None:

@@ -82,6 +82,11 @@ class Home:
         return self.path / "jobs"
 
     @property
+    def models(self) -> Path:
+        """Folder of built TFLite models."""
+        return self.path / "models"
+
+    @property
     def reports(self) -> Path:
         """Folder of HTML reports."""
         return self.path / "reports"

@@ -1,4 +1,4 @@
-"""The known models: their layer graphs lie in `datasets/imagenet` and are read from there, without Keras."""
+"""The known models: their layer and op graphs lie in `datasets/imagenet` and are read from there, without Keras."""
 
 from __future__ import annotations
 
@@ -41,17 +41,35 @@ EXTRA_MODELS: Final = ("MobileNetV2", "InceptionV3", "NASNetMobile")
 NOTOP: Final = "-notop"
 """Ends the name of a layer graph without the layers from global pooling on."""
 
+INT8: Final = "-int8"
+"""Ends the name of the op graph of a model's int8 TFLite file, and the file's own name."""
+
+SMALL_NETWORK: Final = "small" + INT8
+"""The network that the project writes itself, without TensorFlow."""
+
 TABLE_FILES: Final = ("graphs.parquet", "ops.parquet", "tensors.parquet")
-"""The files of the known models, in one folder."""
+"""The files of the layer graphs, in the folder of the known models."""
+
+INT8_TABLE_FILES: Final = ("int8_graphs.parquet", "int8_ops.parquet", "int8_tensors.parquet")
+"""The files of the op graphs, beside them."""
 
 FOLDER_VARIABLE: Final = "RESPECT_IMAGENET"
 """Environment variable that names another folder with these files."""
 
 
 def known_models() -> tuple[str, ...]:
-    """Return the names of all known models: the ten, the extra ones, then each of them without its top."""
+    """Return the names of all known models.
+
+    They are the layer graphs of the ten and the extra ones, each of them without its top, and the op graphs of
+    `int8_models`.
+    """
     models = IMAGENET_MODELS + EXTRA_MODELS
-    return models + tuple(name + NOTOP for name in models)
+    return models + tuple(name + NOTOP for name in models) + int8_models()
+
+
+def int8_models() -> tuple[str, ...]:
+    """Return the names of the op graphs: the ten and the extra models as int8 TFLite files, and the small network."""
+    return (*(name + INT8 for name in IMAGENET_MODELS + EXTRA_MODELS), SMALL_NETWORK)
 
 
 def imagenet_folder() -> Path:
@@ -82,7 +100,7 @@ def imagenet_folder() -> Path:
 
 
 def load_model(name: str) -> DnnGraph:
-    """Read the layer graph of a known model; the same object is returned again later.
+    """Read the graph of a known model; the same object is returned again later.
 
     Raises:
         UnknownNameError: No known model has this name; similar names are suggested.
@@ -127,10 +145,11 @@ def _is_file(path: Path) -> bool:
 
 @lru_cache(maxsize=64)
 def _load(folder: Path, name: str) -> DnnGraph:
-    schemas = zip(TABLE_FILES, (GRAPHS, OPS, TENSORS), strict=True)
+    files = INT8_TABLE_FILES if name in int8_models() else TABLE_FILES
+    schemas = zip(files, (GRAPHS, OPS, TENSORS), strict=True)
     graphs, ops, tensors = (_rows(folder / file, schema, name) for file, schema in schemas)
     if graphs.num_rows != 1:
-        raise CorruptDatasetError(f"{folder / TABLE_FILES[0]} has {graphs.num_rows} rows of {name!r}, expected one")
+        raise CorruptDatasetError(f"{folder / files[0]} has {graphs.num_rows} rows of {name!r}, expected one")
     try:
         return next(tables_to_graphs(GraphTables(graphs=graphs, ops=ops, tensors=tensors)))
     except BadInputError as error:

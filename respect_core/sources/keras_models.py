@@ -20,7 +20,8 @@ import pyarrow.parquet as pq
 from respect_core.errors import BadInputError, MissingExtraError, RespectError, UnknownNameError
 from respect_core.graph import UNKNOWN, DnnGraph
 from respect_core.kinds import INPUT
-from respect_core.sources.catalog import EXTRA_MODELS, IMAGENET_MODELS, NOTOP, TABLE_FILES
+from respect_core.sources.catalog import EXTRA_MODELS, IMAGENET_MODELS, INT8_TABLE_FILES, NOTOP, TABLE_FILES
+from respect_core.sources.tflite import read_tflite
 from respect_core.tables.files import check_writable, write_atomically
 from respect_core.tables.graph_rows import GraphTables, graphs_to_tables
 
@@ -98,19 +99,39 @@ def write_models(folder: Path, names: Sequence[str] = IMAGENET_MODELS + EXTRA_MO
     write_graph_files(graphs_to_tables(graphs), folder)
 
 
-def write_graph_files(tables: GraphTables, folder: Path) -> None:
-    """Write the three tables as `graphs.parquet`, `ops.parquet` and `tensors.parquet`.
+def write_graph_files(tables: GraphTables, folder: Path, files: Sequence[str] = TABLE_FILES) -> None:
+    """Write the three tables of known models.
+
+    Args:
+        tables: Graphs, ops and tensors.
+        folder: Where the files are written.
+        files: Their names: `TABLE_FILES` of layer graphs, `INT8_TABLE_FILES` of op graphs.
 
     Raises:
         UnwritableError: ``folder`` cannot be written.
     """
-    for file, table in zip(TABLE_FILES, (tables.graphs, tables.ops, tables.tensors), strict=True):
+    for file, table in zip(files, (tables.graphs, tables.ops, tables.tensors), strict=True):
 
         def write(temporary: Path, table: Any = table) -> None:
             pq.write_table(table, temporary, compression="zstd", compression_level=9, write_page_checksum=True)
 
         write_atomically(folder / file, write)
         (folder / file).chmod(0o644)
+
+
+def write_int8_graphs(folder: Path, files: Sequence[Path]) -> None:
+    """Write the op graphs of built TFLite files as the tables of the known int8 models.
+
+    Args:
+        folder: Where they are written.
+        files: The files, each named after its model.
+
+    Raises:
+        InputFileError: A file cannot be read.
+        UnwritableError: ``folder`` cannot be written.
+    """
+    check_writable(folder)
+    write_graph_files(graphs_to_tables(map(read_tflite, files)), folder, INT8_TABLE_FILES)
 
 
 @contextmanager

@@ -42,6 +42,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     monkeypatch.setitem(SIZES, "smoke", small)
     monkeypatch.setattr("tasks.plan.IMAGENET_MODELS", ("Xception",))
+    monkeypatch.setattr("tasks.plan.NETWORKS", ("SwiftNet-HPD-C", "small-int8"))
 
 
 @pytest.fixture

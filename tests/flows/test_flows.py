@@ -15,8 +15,10 @@ from respect_core.errors import CorruptDatasetError, QualityError, SolverFailedE
 from respect_core.tables.benchmarks import BENCHMARKS
 from respect_core.tables.graphs import GRAPHS
 from respect_core.tables.labels import LABELS
+from respect_core.tables.memory import MEMORY
 from respect_core.tables.ops import OPS
 from respect_core.tables.schedules import SCHEDULES
+from respect_core.tables.segments import SEGMENTS
 from respect_core.tables.tensors import TENSORS
 from respect_core.tables.training import TRAINING
 from tasks.home import Home
@@ -30,7 +32,8 @@ def test_nightly_runs_end_to_end_and_reuses_what_is_unchanged(home: Home) -> Non
     from flows.nightly import nightly
 
     first = nightly("smoke", 0, str(home.path))
-    assert not any(p.reused for p in (*first.graphs, *first.labels, first.schedules, first.benchmarks))
+    published = (*first.graphs, *first.labels, first.schedules, first.segments, first.memory, first.benchmarks)
+    assert not any(p.reused for p in published)
     assert first.train.decision is not None and first.train.decision.promoted
 
     schedules = home.dataset(SCHEDULES).read(first.schedules.partition).to_pylist()
@@ -41,22 +44,32 @@ def test_nightly_runs_end_to_end_and_reuses_what_is_unchanged(home: Home) -> Non
     assert {row["num_stages"] for row in schedules} == {4, 5, 6}
     optimal = {row["num_stages"]: row["peak_param_bytes"] for row in schedules if row["solver"] == "ilp"}
     assert optimal == {4: 5_965_744, 5: 5_216_744, 6: 4_706_112}
+    segments = home.dataset(SEGMENTS).read(first.segments.partition).to_pylist()
+    assert {(row["model"], row["num_stages"], row["stage"]) for row in segments} == {
+        ("small-int8", num_stages, stage) for num_stages in (4, 5, 6) for stage in range(num_stages)
+    }
+    assert all(row["is_verified"] and row["fits_pycoral"] and row["model_ops"] == 31 for row in segments)
+    memory = home.dataset(MEMORY).read(first.memory.partition).to_pylist()
+    assert [(r["concat"], r["may_rewrite"], r["status"]) for r in memory if r["model"] == "SwiftNet-HPD-C"] == [
+        (concat, may_rewrite, "optimal") for concat in ("in-place", "separate") for may_rewrite in (False, True)
+    ]
     benchmarks = home.dataset(BENCHMARKS).read(first.benchmarks.partition).to_pylist()
     assert benchmarks and all(row["is_simulated"] for row in benchmarks)
     assert home.dataset(TRAINING).read(first.train.policy.training.partition).num_rows == 2
 
     report = Path(first.report)
-    assert "Xception" in report.read_text(encoding="utf-8")
+    page = report.read_text(encoding="utf-8")
+    assert "Xception" in page and "SwiftNet-HPD-C" in page
     tracking = Tracking(home.path)
     logged = tracking.client.list_artifacts(first.train.policy.run_id, "report")
     assert [Path(entry.path).name for entry in logged] == [report.name]
     assert tracking.version_of("champion") == first.train.policy.version
 
     second = nightly("smoke", 0, str(home.path))
-    assert all(p.reused for p in (*second.graphs, *second.labels, second.schedules))
+    assert all(p.reused for p in (*second.graphs, *second.labels, second.schedules, second.segments, second.memory))
     assert second.train.policy.reused and second.train.policy.version == first.train.policy.version
     assert not second.benchmarks.reused
-    for schema in (GRAPHS, OPS, TENSORS, LABELS, SCHEDULES, BENCHMARKS, TRAINING):
+    for schema in (GRAPHS, OPS, TENSORS, LABELS, SCHEDULES, SEGMENTS, MEMORY, BENCHMARKS, TRAINING):
         home.dataset(schema).verify()
 
 

@@ -1,4 +1,4 @@
-"""The committed layer graphs against published figures, and every way in which reading them can fail."""
+"""The committed graphs against published figures, and every way in which reading them can fail."""
 
 from __future__ import annotations
 
@@ -22,8 +22,12 @@ from respect_core.sources import catalog
 from respect_core.sources.catalog import (
     EXTRA_MODELS,
     IMAGENET_MODELS,
+    INT8,
+    INT8_TABLE_FILES,
+    SMALL_NETWORK,
     TABLE_FILES,
     imagenet_folder,
+    int8_models,
     known_models,
     load_model,
     resolve_model,
@@ -52,6 +56,23 @@ PUBLISHED = {
     "InceptionResNetV2": (782, 4, 571, 51.82),
 }
 
+# Ops of the int8 TFLite files that TensorFlow's converter makes of models whose batch norm is not trivial.
+INT8_OPS = {
+    "Xception": 104,
+    "ResNet50": 75,
+    "ResNet101": 143,
+    "ResNet152": 211,
+    "ResNet101V2": 217,
+    "ResNet152V2": 319,
+    "DenseNet121": 311,
+    "DenseNet169": 431,
+    "DenseNet201": 511,
+    "InceptionResNetV2": 335,
+    "MobileNetV2": 65,
+    "InceptionV3": 125,
+    "NASNetMobile": 571,
+}
+
 # Parameters and multiply-accumulates of whole networks as their authors and Keras give them.
 KERAS_PARAMETERS = {
     "Xception": 22_910_480,
@@ -74,9 +95,12 @@ GMACS = {"ResNet50": 3.86, "MobileNetV2": 0.30, "Xception": 8.36, "DenseNet121":
 def test_the_names() -> None:
     assert tuple(PUBLISHED) == IMAGENET_MODELS
     assert EXTRA_MODELS == ("MobileNetV2", "InceptionV3", "NASNetMobile")
-    assert len(known_models()) == len(set(known_models())) == 26
-    ids = pq.read_table(imagenet_folder() / "graphs.parquet")["graph_id"].to_pylist()
-    assert sorted(known_models()) == ids
+    assert len(known_models()) == len(set(known_models())) == 40
+    ids = [
+        pq.read_table(imagenet_folder() / files[0])["graph_id"].to_pylist() for files in (TABLE_FILES, INT8_TABLE_FILES)
+    ]
+    assert ids == [sorted(set(known_models()) - set(int8_models())), sorted(int8_models())]
+    assert set(int8_models()) == {name + INT8 for name in INT8_OPS} | {SMALL_NETWORK}
 
 
 @pytest.mark.parametrize(("name", "published"), PUBLISHED.items())
@@ -166,17 +190,46 @@ def test_separable_and_depthwise_layers_count_both_parts() -> None:
     assert (mobilenet.param_bytes[v], mobilenet.macs[v]) == (9 * 96, 56 * 56 * 9 * 96)
 
 
+# -- op graphs ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "num_ops"), INT8_OPS.items())
+def test_an_op_graph_has_the_ops_and_the_work_of_its_model(name: str, num_ops: int) -> None:
+    graph, layers = load_model(name + INT8), load_model(name)
+    assert (graph.name, graph.source, graph.num_ops) == (name + INT8, "tflite", num_ops)
+    assert graph.op_kinds[-1] == "softmax"
+    assert nx.is_weakly_connected(graph.to_networkx())
+    # Batch norm is folded into the convolutions, whose biases have four bytes: about one byte a parameter remains.
+    assert 0.95 < graph.param_bytes.sum() / layers.param_bytes.sum() < 1.02
+    assert graph.macs.sum() == layers.macs.sum()
+    # an image of one byte a channel goes in, a byte for each of 1000 classes comes out
+    given = graph.tensor_producer == UNKNOWN
+    assert graph.tensor_bytes[given].tolist() == [layers.tensor_bytes[0]]
+    assert graph.tensor_bytes[graph.tensor_is_output].tolist() == [1000]
+
+
+def test_the_op_graph_of_the_small_network() -> None:
+    graph = resolve_model("small-int8")
+    assert graph.source == "tflite"
+    assert {"conv2d", "depthwise_conv2d", "add", "concat", "max_pool", "fully_connected"} <= set(graph.op_kinds)
+
+
 # -- the files ---------------------------------------------------------------------------------------------------
 
 
-def test_the_files_have_the_schemas_of_the_tables() -> None:
-    for file, schema in zip(TABLE_FILES, (GRAPHS, OPS, TENSORS), strict=True):
+@pytest.mark.parametrize("files", [TABLE_FILES, INT8_TABLE_FILES])
+def test_the_files_have_the_schemas_of_the_tables(files: tuple[str, ...]) -> None:
+    for file, schema in zip(files, (GRAPHS, OPS, TENSORS), strict=True):
         assert schema.matches(pq.read_schema(ROOT / "datasets" / "imagenet" / file)) is None
 
 
-def test_the_rows_are_what_the_graphs_give() -> None:
-    tables = graphs_to_tables(load_model(name) for name in known_models())
-    for file, table in zip(TABLE_FILES, (tables.graphs, tables.ops, tables.tensors), strict=True):
+@pytest.mark.parametrize(
+    ("files", "names"),
+    [(TABLE_FILES, set(known_models()) - set(int8_models())), (INT8_TABLE_FILES, set(int8_models()))],
+)
+def test_the_rows_are_what_the_graphs_give(files: tuple[str, ...], names: set[str]) -> None:
+    tables = graphs_to_tables(map(load_model, names))
+    for file, table in zip(files, (tables.graphs, tables.ops, tables.tensors), strict=True):
         assert pq.read_table(imagenet_folder() / file).equals(table)
 
 
@@ -249,6 +302,15 @@ def test_a_missing_file_is_named(folder: Path, file: str) -> None:
     (folder / file).unlink()
     with pytest.raises(CorruptDatasetError, match=f"{file} is missing"):
         load_model("ResNet50")
+    assert load_model("ResNet50-int8").num_ops == 75
+
+
+@pytest.mark.parametrize("file", INT8_TABLE_FILES)
+def test_a_missing_file_of_op_graphs_is_named(folder: Path, file: str) -> None:
+    (folder / file).unlink()
+    with pytest.raises(CorruptDatasetError, match=f"{file} is missing"):
+        load_model("ResNet50-int8")
+    assert load_model("ResNet50").num_ops == 177
 
 
 def test_a_foreign_file_is_named(folder: Path) -> None:
@@ -313,6 +375,7 @@ def test_a_known_name() -> None:
         ("RESNET50-NOTOP", "ResNet50-notop"),
         ("Xeption", "Xception"),
         ("densenet-201", "DenseNet201"),
+        ("resnet50-int-8", "ResNet50-int8"),
     ],
 )
 def test_similar_names_are_suggested(wrong: str, meant: str) -> None:

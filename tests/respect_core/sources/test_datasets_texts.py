@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from respect_core.sources import synthetic
-from respect_core.sources.catalog import EXTRA_MODELS, IMAGENET_MODELS, load_model
+from respect_core.sources.catalog import EXTRA_MODELS, IMAGENET_MODELS, int8_models, load_model
 
 ROOT = Path(__file__).resolve().parents[3]
 DATASETS = ROOT / "datasets"
@@ -51,6 +51,10 @@ def test_the_card_of_the_models_agrees_with_the_data() -> None:
         graph, notop = load_model(name), load_model(f"{name}-notop")
         row = [name, graph.num_ops, graph.max_in_degree, graph.depth, graph.param_bytes.sum(), graph.macs.sum()]
         row += [notop.num_ops, notop.param_bytes.sum()]
+        assert f"| {' | '.join(map(str, row))} |\n" in card
+    for name in int8_models():
+        graph = load_model(name)
+        row = [name, graph.num_ops, graph.max_in_degree, graph.depth, graph.param_bytes.sum(), graph.macs.sum()]
         assert f"| {' | '.join(map(str, row))} |\n" in card
     for link in re.findall(r"\]\((.*?)\)", card):
         assert (DATASETS / "cards" / link).is_file()
