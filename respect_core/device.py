@@ -15,6 +15,9 @@ MIB: Final = 2**20
 _NS_PER_MS: Final = 1_000_000
 _LARGEST: Final = 1e6
 
+FINER_KEYS: Final = ("activation_mib", "host_thread_ms")
+"""Constants that a profile's table may also hold and only the finer model of `respect_core.calibration` uses."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceProfile:
@@ -101,9 +104,18 @@ def load_profile(name_or_path: str) -> DeviceProfile:
         UnknownNameError: Neither a known name nor an existing file.
         InputFileError: The file is not a profile; the offending key is named.
     """
+    return _profile(*find_table(name_or_path))
+
+
+def find_table(name_or_path: str) -> tuple[str, dict[str, Any], str]:
+    """Find the TOML table of a profile; arguments and errors as `load_profile`.
+
+    Returns:
+        The profile's name, its table with what it inherits, and where it was found.
+    """
     built_in = _tables(Path(str(resources.files("respect_core") / "devices.toml")))
     if name_or_path in built_in:
-        return _profile(name_or_path, built_in[name_or_path], "devices.toml")
+        return name_or_path, built_in[name_or_path], "devices.toml"
     path, _, wanted = name_or_path, "", ""
     if not Path(path).is_file() and ":" in name_or_path:
         path, _, wanted = name_or_path.rpartition(":")
@@ -117,7 +129,7 @@ def load_profile(name_or_path: str) -> DeviceProfile:
             path, f"it holds {len(tables)} profiles, choose one with {path}:NAME from {', '.join(tables)}"
         )
     name = wanted or next(iter(tables))
-    return _profile(name, tables[name], path)
+    return name, tables[name], path
 
 
 def _tables(path: Path) -> dict[str, Any]:
@@ -131,7 +143,19 @@ def _tables(path: Path) -> dict[str, Any]:
     tables = {name: table for name, table in content.items() if isinstance(table, dict)}
     if not tables:
         raise InputFileError(path, "it holds no profile, expected a table like [usb3] with one table a constant")
-    return tables
+    return {name: _inherited(name, tables, path) for name in tables}
+
+
+def _inherited(name: str, tables: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Fill a profile up with the constants of the one it inherits from."""
+    table = dict(tables[name])
+    base = table.pop("inherits", None)
+    if base is None:
+        return table
+    if base not in tables or base == name or "inherits" in tables[base]:
+        others = ", ".join(other for other in tables if other != name and "inherits" not in tables[other])
+        raise InputFileError(path, f"profile {name!r} inherits {base!r}, allowed are {others or 'none of this file'}")
+    return {**tables[base], **table}
 
 
 def _profile(name: str, table: dict[str, Any], origin: str) -> DeviceProfile:
@@ -147,7 +171,7 @@ def _profile(name: str, table: dict[str, Any], origin: str) -> DeviceProfile:
                 raise InputFileError(origin, f"profile {name!r}: {key!r} lacks 'value'")
             entry = entry["value"]
         values[key] = entry
-    unknown = sorted(set(table) - set(wanted) - {"doc"})
+    unknown = sorted(set(table) - set(wanted) - set(FINER_KEYS) - {"doc"})
     if unknown:
         raise InputFileError(
             origin, f"profile {name!r} has an unknown key {unknown[0]!r}, known are {', '.join(wanted)}"

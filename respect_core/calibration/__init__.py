@@ -1,0 +1,1 @@
+"""Fitting the constants of a device profile to measurements, and saying how wrong the fit is."""
