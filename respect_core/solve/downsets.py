@@ -6,6 +6,7 @@ A bitset is one or more int64 words, bit b of word w standing for element 64 w +
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -45,6 +46,22 @@ def count_bits(typing_context: Any, word: Any) -> Any:
 def num_words(num_elements: int) -> int:
     """Words that a bitset of this many elements needs, at least 1."""
     return max(1, -(-num_elements // WORD))
+
+
+def bitset(elements: IntArray, words: int) -> IntArray:
+    """Return the set of these elements. Shape (words,)."""
+    out = np.zeros(words, dtype=np.int64)
+    np.bitwise_or.at(out, elements >> 6, np.left_shift(np.int64(1), elements & 63))
+    return out
+
+
+def bitsets(members: Sequence[Sequence[int]], words: int) -> IntArray:
+    """Return a set for each sequence of elements. Shape (sequences, words)."""
+    out = np.zeros((len(members), words), dtype=np.int64)
+    row = np.array([i for i, elements in enumerate(members) for _ in elements], dtype=np.int64)
+    element = np.array([x for elements in members for x in elements], dtype=np.int64)
+    np.bitwise_or.at(out, (row, element >> 6), np.left_shift(np.int64(1), element & 63))
+    return out
 
 
 @compiled

@@ -15,7 +15,7 @@ import numpy as np
 
 from respect_core.compiled import compiled
 from respect_core.graph import IntArray
-from respect_core.solve.downsets import LISTED, STOPPED, Int, list_window, moved_bits, num_words, restricted
+from respect_core.solve.downsets import LISTED, STOPPED, Int, bitset, list_window, moved_bits, num_words, restricted
 from respect_core.solve.exact_model import Model
 from respect_core.solve.exact_tensors import NO_CAP, VaryingTensors, crossing_sums, cuts_at, split_tensors
 from respect_core.solve.exact_windows import FREE, INSIDE, find_windows
@@ -164,7 +164,7 @@ class LevelBuilder:
         if found != LISTED:
             raise LimitError(out_of_time=found == STOPPED)
         out = moved_bits(sets, self._bit_of[chosen[order]], self._words)
-        out |= _as_bits(self._bit_of[np.flatnonzero(inside & (self.fixed < 0))], self._words)
+        out |= bitset(self._bit_of[np.flatnonzero(inside & (self.fixed < 0))], self._words)
         if k == 1 and model.early_groups:
             out = _with_early_groups(model, out, self._bit_of, inside)
         return out
@@ -182,7 +182,7 @@ class LevelBuilder:
         model, K, universe = self.model, self.model.num_stages, self.universe
         varying, fixed_reads, constants = self._tensors
         nothing = np.zeros((1, self._words), dtype=np.int64)
-        bits = [nothing, *inner, _as_bits(np.arange(universe.size), self._words)[None, :]]
+        bits = [nothing, *inner, bitset(np.arange(universe.size), self._words)[None, :]]
         levels = Levels(
             universe=universe,
             fixed=self.fixed,
@@ -287,18 +287,12 @@ def _list_boundary(
     return found, sets, order
 
 
-def _as_bits(elements: IntArray, words: int) -> IntArray:
-    out = np.zeros(words, dtype=np.int64)
-    np.bitwise_or.at(out, elements >> 6, np.left_shift(np.int64(1), elements & 63))
-    return out
-
-
 def _with_early_groups(model: Model, sets: IntArray, bit_of: IntArray, inside: IntArray) -> IntArray:
     """Keep the sets that hold a node of each early group."""
     for group in model.early_groups:
         if any(inside[v] for v in group):
             continue
-        wanted = _as_bits(np.array([bit_of[v] for v in group if bit_of[v] >= 0], dtype=np.int64), sets.shape[1])
+        wanted = bitset(np.array([bit_of[v] for v in group if bit_of[v] >= 0], dtype=np.int64), sets.shape[1])
         sets = sets[np.any(sets & wanted != 0, axis=1)]
     return np.ascontiguousarray(sets)
 

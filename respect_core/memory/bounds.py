@@ -1,0 +1,110 @@
+"""Lower bounds on the peak that hold for every order, from what must be live together."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from respect_core.compiled import compiled
+from respect_core.graph import IntArray
+from respect_core.memory.live import OVER_ALL, SEPARATE
+from respect_core.solve.downsets import Int
+
+Reach = tuple[IntArray, IntArray]
+"""Ancestors and descendants of every op, its own bit included. Shapes (n, words)."""
+
+MAX_PAIRED_OPS = 2048
+"""With more ops, only what each of them reads and makes is looked at: the rest would take too long."""
+
+
+@compiled
+def least_held(
+    reach: tuple[IntArray, IntArray],
+    readers: IntArray,
+    size: IntArray,
+    maker: IntArray,
+    made: IntArray,
+    kept: IntArray,
+    writes: IntArray,
+) -> tuple[IntArray, IntArray]:
+    """Return what is held at least while each op runs, and by how much that grows if another op has run before.
+
+    A tensor is live while op v runs if it has been made and v or an op that can run only after v reads it; and it has
+    been made for sure if its maker must run before v.
+    """
+    before, after = reach
+    n, words = after.shape
+    has_room = n <= MAX_PAIRED_OPS
+    least, more = np.zeros(n, np.int64), np.zeros((n if has_room else 0, n), np.int64)
+    for v in range(n):
+        held, held_after = np.int64(0), made[v]
+        for t in range(size.size):
+            u = maker[t]
+            if u == v:
+                continue
+            reads = (readers[t, v >> 6] >> (v & 63)) & 1 != 0
+            if not has_room and not reads:
+                continue
+            crosses = (readers[t, n >> 6] >> (n & 63)) & 1 != 0
+            for w in range(words):
+                later = after[v, w]
+                if w == v >> 6:
+                    later &= ~(np.int64(1) << (v & 63))
+                if readers[t, w] & later != 0:
+                    crosses = True
+                    break
+            if u < 0 or (before[v, u >> 6] >> (u & 63)) & 1:
+                if crosses or reads:
+                    held += size[t]
+                if crosses:
+                    held_after += size[t]
+            elif has_room and crosses and (after[v, u >> 6] >> (u & 63)) & 1 == 0:
+                more[u, v] += size[t]
+        least[v] = held + made[v] if writes[v] == SEPARATE else max(held, held_after - made[v] + kept[v])
+        if writes[v] == OVER_ALL:
+            least[v] = max(held, held_after)
+    return least, more
+
+
+@compiled
+def last_readings(
+    reach: Reach, readers: IntArray, size: IntArray, maker: IntArray, made: IntArray, writes: IntArray
+) -> Int:
+    """Return what is held at least while some tensor is read for the last time.
+
+    By then all its readers have run or are running, and so have their ancestors; of what these made, all is live that
+    an op reads which comes after every one of the readers. Where the last reader may write over what dies, its output
+    is left out.
+    """
+    before, after = reach
+    n, words = after.shape
+    done, later = np.empty(words, np.int64), np.empty(words, np.int64)
+    most = np.int64(0)
+    for t in range(size.size if n <= MAX_PAIRED_OPS else 0):
+        if (readers[t, n >> 6] >> (n & 63)) & 1:
+            continue
+        num_readers, shared = 0, np.int64(0)
+        for w in range(words):
+            done[w], later[w] = 0, -1
+        for v in range(n):
+            if (readers[t, v >> 6] >> (v & 63)) & 1:
+                num_readers += 1
+                if writes[v] != SEPARATE:
+                    shared = max(shared, made[v])
+                for w in range(words):
+                    done[w] |= before[v, w]
+                    own = np.int64(1) << (v & 63) if w == v >> 6 else np.int64(0)
+                    later[w] &= after[v, w] & ~own
+        if num_readers < 2:  # `least_held` covers the others
+            continue
+        held = size[t] - shared
+        for s in range(size.size):
+            u = maker[s]
+            if s == t or (u >= 0 and (done[u >> 6] >> (u & 63)) & 1 == 0):
+                continue
+            crosses = (readers[s, n >> 6] >> (n & 63)) & 1 != 0
+            for w in range(words):
+                crosses = crosses or readers[s, w] & later[w] != 0
+            if crosses:
+                held += size[s]
+        most = max(most, held)
+    return most

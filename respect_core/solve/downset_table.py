@@ -1,0 +1,46 @@
+"""The down-sets that a search has found, each once: open addressing over the bitsets of `downsets`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from respect_core.compiled import compiled
+from respect_core.graph import IntArray
+from respect_core.solve.downsets import Int
+
+_SPREAD = 0x9E3779B97F4A7C1  # a large odd number: consecutive words land far apart
+
+
+@compiled
+def find_set(table: IntArray, sets: IntArray, wanted: IntArray) -> Int:
+    """Return the slot of a bitset: ``table[slot]`` is its row in ``sets`` plus 1, or 0 where it is to be put.
+
+    Args:
+        table: A power of two of slots, some of them empty.
+        sets: Bitsets, shape (rows, words).
+        wanted: Shape (words,).
+    """
+    words = wanted.size
+    mask = table.size - 1
+    mixed = np.int64(0)
+    for w in range(words):
+        mixed = (mixed ^ (mixed >> 29) ^ wanted[w]) * _SPREAD
+    slot = (mixed ^ (mixed >> 32)) & mask
+    while table[slot] != 0:
+        row = table[slot] - 1
+        same = True
+        for w in range(words):
+            if sets[row, w] != wanted[w]:
+                same = False
+                break
+        if same:
+            break
+        slot = (slot + 1) & mask
+    return slot
+
+
+@compiled
+def fill_table(table: IntArray, sets: IntArray, count: Int) -> None:
+    """Enter the first ``count`` distinct bitsets into an empty table that has more slots than that."""
+    for row in range(count):
+        table[find_set(table, sets, sets[row])] = row + 1
