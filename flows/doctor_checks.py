@@ -1,4 +1,7 @@
-"""What `respect doctor` looks at: each check returns findings, each finding comes with the way out."""
+"""What `respect doctor` looks at: each check returns findings, each finding comes with the way out.
+
+The checks of devices and their software are `hardware_runners.host_checks`, which a Coral host has too.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,12 @@ import shutil
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Final, Literal
 
+from hardware_runners.findings import Finding
+from hardware_runners.host_checks import check_host
 from respect_core.errors import RespectError
 from tasks.home import TELEMETRY_OFF, Home
 
@@ -32,18 +36,13 @@ NEEDED: Final = (
 FREE_SPACE_BYTES: Final = 2 * 2**30
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """One thing looked at."""
+def run_checks(home: Home, link_test: Path | None = None) -> list[Finding]:
+    """Run every check; none of them starts work or changes anything but a probe file in the home folder.
 
-    check: str
-    level: Level
-    what: str
-    way_out: str = ""
-
-
-def run_checks(home: Home) -> list[Finding]:
-    """Run every check; none of them starts work or changes anything but a probe file in the home folder."""
+    Args:
+        home: The home folder.
+        link_test: A compiled model to run on every attached Edge TPU, None to open the devices only.
+    """
     checks: tuple[Callable[[Home], Iterator[Finding]], ...] = (
         _python,
         _packages,
@@ -51,10 +50,9 @@ def run_checks(home: Home) -> list[Finding]:
         _models,
         _datasets,
         _stores,
-        _coral,
         _telemetry,
     )
-    return [finding for check in checks for finding in check(home)]
+    return [*(finding for check in checks for finding in check(home)), *check_host(link_test=link_test)]
 
 
 def _python(home: Home) -> Iterator[Finding]:
@@ -149,33 +147,6 @@ def _prefect(server: str | None) -> Finding:
     except (OSError, ValueError) as error:
         way_out = "start it (`prefect server start`), or unset PREFECT_API_URL to use the embedded one"
         return Finding(check="prefect", level="error", what=f"server {server}: {error}", way_out=way_out)
-
-
-def _coral(home: Home) -> Iterator[Finding]:
-    compiler = shutil.which("edgetpu_compiler")
-    yield Finding(
-        check="edgetpu_compiler",
-        level="ok" if compiler else "warning",
-        what=compiler or "not on the PATH",
-        way_out="" if compiler else "only needed to compile segments; everything else works without it",
-    )
-    try:
-        version = metadata.version("pycoral")
-    except metadata.PackageNotFoundError:
-        devices = [str(path) for path in sorted(Path("/dev").glob("apex_*"))]
-        yield Finding(
-            check="coral", level="ok", what=f"pycoral is not installed; PCIe devices: {', '.join(devices) or 'none'}"
-        )
-        return
-    if version.startswith("0."):
-        yield Finding(
-            check="coral",
-            level="error",
-            what=f"pycoral {version} is PyPI's package of that name, which has nothing to do with Coral devices",
-            way_out="pip uninstall pycoral; Coral's own comes from Coral's package index",
-        )
-    else:
-        yield Finding(check="coral", level="ok", what=f"pycoral {version}")
 
 
 def _telemetry(home: Home) -> Iterator[Finding]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Iterable, Optional, Union
+from typing import Any, Iterable, Optional, Union
 
 
 class RunnerError(Exception):
@@ -13,7 +13,10 @@ class RunnerError(Exception):
         why: What went wrong and the way out.
         stage: Stage of the pipeline it concerns, None where it concerns all of them.
         device: Device it concerns, None where there is none.
+        partial: What a runner had measured until then (`hardware_runners.protocol.Timings`), None where nothing was.
     """
+
+    partial: Optional[Any] = None
 
     def __init__(self, why: str, stage: Optional[int] = None, device: Optional[str] = None) -> None:
         self.why, self.stage, self.device = why, stage, device
@@ -32,6 +35,22 @@ class DeviceUnavailableError(RunnerError, ConnectionError):
 
 class PipelineFailedError(RunnerError, RuntimeError):
     """A stage of a running pipeline failed."""
+
+
+class WrongOutputError(PipelineFailedError):
+    """The pipeline does not compute what the uncut model computes."""
+
+
+class RuntimeTooOldError(RunnerError, RuntimeError):
+    """An interpreter or an Edge TPU runtime is older than a segment needs."""
+
+
+class RuntimeMissingError(RunnerError, ImportError):
+    """No TFLite interpreter can be imported on this host, or not the one that is asked for."""
+
+
+class MeterUnavailableError(RunnerError, ConnectionError):
+    """A power meter is not there, cannot be read, or saw too little of a run."""
 
 
 class InvalidPlanError(RunnerError, ValueError):
@@ -80,3 +99,24 @@ class JobExistsError(_JobFolderError, FileExistsError):
 
 class UnwritableJobError(_JobFolderError, OSError):
     """A job folder cannot be written."""
+
+
+class InvalidResultError(RunnerError, ValueError):
+    """A result file cannot be read as one, or belongs to another job; the message names the file, key and expectation.
+
+    Attributes:
+        path: The result file.
+    """
+
+    def __init__(
+        self, path: Union[str, Path], why: str, stage: Optional[int] = None, device: Optional[str] = None
+    ) -> None:
+        self.path, self._reason = str(path), why
+        super().__init__(f"result {path}: {why}", stage, device)
+
+    def __reduce__(self) -> tuple:  # type: ignore[type-arg]
+        return type(self), (self.path, self._reason, self.stage, self.device)
+
+
+class UnwritableResultError(RunnerError, OSError):
+    """A result cannot be written."""

@@ -151,19 +151,26 @@ def read_job(folder: Union[str, Path]) -> Job:
     folder = Path(folder)
     job = checked_job(folder, _parse(folder))
     for file in job.files:
-        path = folder / file.name
+        path, stage = folder / file.name, _stage_of(job, file.name)
         try:
             size = path.stat().st_size
             if size != file.num_bytes:
-                raise InvalidJobError(folder, f"file {file.name!r} has {size} bytes, {file.num_bytes} are expected")
+                why = f"file {file.name!r} has {size} bytes, {file.num_bytes} are expected"
+                raise InvalidJobError(folder, why, stage)
             found = _sha256(path)
         except FileNotFoundError as error:
-            raise InvalidJobError(folder, f"file {file.name!r} is missing") from error
+            raise InvalidJobError(folder, f"file {file.name!r} is missing", stage) from error
         except OSError as error:
-            raise InvalidJobError(folder, f"file {file.name!r} cannot be read ({error.strerror})") from error
+            raise InvalidJobError(folder, f"file {file.name!r} cannot be read ({error.strerror})", stage) from error
         if found != file.sha256:
-            raise InvalidJobError(folder, f"file {file.name!r} has sha256 {found}, {file.sha256} is expected")
+            why = f"file {file.name!r} has sha256 {found}, {file.sha256} is expected"
+            raise InvalidJobError(folder, why, stage)
     return job
+
+
+def _stage_of(job: Job, name: str) -> Optional[int]:
+    """Return the stage whose segment a file is, None for every other file."""
+    return next((k for k, one in enumerate(job.segments) if name in (one.file, one.compiled)), None)
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What every runner takes and returns: `TimingPlan`, `Timings` and the `PipelineRunner` protocol.
+"""What every runner takes and returns: a `TimingPlan`, `Timings`, and the `PipelineRunner` protocol.
 
 Runs on Python 3.9 with NumPy alone, like `job` and `errors`: a host with devices needs nothing else of the project.
 """
@@ -11,39 +11,23 @@ from importlib import import_module
 from types import TracebackType
 from typing import Any, Callable, Dict, List, Optional, Protocol, Tuple, Type, runtime_checkable
 
-from hardware_runners.errors import InvalidPlanError, UnknownRunnerError
+from hardware_runners.errors import InvalidPlanError, RuntimeMissingError, UnknownRunnerError
 from hardware_runners.job import Job
+from hardware_runners.plan import MAX_INFERENCES, TimingPlan
 
-MAX_INFERENCES = 1_000_000
-"""Most inferences that each part of a plan may ask for."""
-
-
-@dataclass(frozen=True)
-class TimingPlan:
-    """How often to run a pipeline.
-
-    Latency is measured one item at a time, because in a full pipeline an item's latency is mostly waiting; throughput
-    is measured with full queues.
-
-    Raises:
-        InvalidPlanError: A number that is not whole or out of its range, or nothing to time at all.
-    """
-
-    warm_up: int = 10
-    """Inferences before each of the two measurements that are not counted, 0 or more."""
-    repeats: int = 50
-    """Inferences one at a time (`latency`), 0 to leave this out."""
-    items: int = 200
-    """Inferences with full queues (`pipelined`), 0 to leave this out, else at least 2."""
-
-    def __post_init__(self) -> None:
-        for name, value in (("warm_up", self.warm_up), ("repeats", self.repeats), ("items", self.items)):
-            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_INFERENCES:
-                raise InvalidPlanError(f"{name} is {value!r}, allowed are whole numbers in 0..{MAX_INFERENCES}")
-        if self.items == 1:
-            raise InvalidPlanError("items is 1, the time between items needs at least 2 (0 leaves it out)")
-        if self.repeats == 0 and self.items == 0:
-            raise InvalidPlanError("repeats and items are both 0, one of them must be larger")
+__all__ = [
+    "MAX_INFERENCES",
+    "RUNNERS",
+    "Energy",
+    "Inference",
+    "JobFacts",
+    "PipelineRunner",
+    "TimingPlan",
+    "Timings",
+    "energy_text",
+    "host_text",
+    "open_runner",
+]
 
 
 @dataclass(frozen=True)
@@ -59,6 +43,48 @@ class Inference:
         return (self.end_ns - self.start_ns) / 1000
 
 
+class JobFacts(Protocol):
+    """What the rows of a benchmark say of the job; `Job` is one, and so is a result."""
+
+    @property
+    def model(self) -> str:
+        """Name of the model."""
+
+    @property
+    def num_stages(self) -> int:
+        """Number of stages."""
+
+    @property
+    def objective(self) -> str:
+        """What the schedule minimised."""
+
+    @property
+    def solver(self) -> str:
+        """Who made the schedule."""
+
+
+@dataclass(frozen=True)
+class Energy:
+    """Energy of one item of the full pipeline.
+
+    Raises:
+        ValueError: A number below 0, or a window of no length. This is a fault of the meter.
+    """
+
+    uj_per_inference: float
+    """Mean power over the window times the mean time between items, in microjoule."""
+    source: str
+    """What was measured and by what, or which published figures it was modelled from."""
+    is_modelled: bool
+    """True where nothing was measured."""
+    window_us: float
+    """Time over which power was integrated."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.uj_per_inference < float("inf") or not 0 < self.window_us < float("inf") or not self.source:
+            raise ValueError(f"{self.uj_per_inference} uJ an item by {self.source!r} over {self.window_us} us")
+
+
 @dataclass(frozen=True)
 class Timings:
     """What a runner measured, or computed; items of the warm-up are not in it.
@@ -71,9 +97,9 @@ class Timings:
     runner: str
     """Name of the runner."""
     is_simulated: bool
-    """True where no device was involved."""
+    """True where the times were computed and nothing was run."""
     device: str
-    """Profile, or devices and their link."""
+    """Profile, devices and their link, or `cpu` and its name where segments run on the host's processor."""
     host: str
     """Operating system and processor of the host."""
     versions: Dict[str, str]
@@ -85,6 +111,12 @@ class Timings:
     """Time in every stage for every item of `latency`; `num_stages` numbers each."""
     pipelined: Tuple[Inference, ...]
     """With full queues, `TimingPlan.items` of them."""
+    whole_ns: Tuple[int, ...] = ()
+    """Time of the uncut model on one device for one item at a time; empty where it was not run."""
+    energy: Optional[Energy] = None
+    """Energy of an item of the full pipeline, None where there was no meter."""
+    notes: Tuple[str, ...] = ()
+    """What the user should know besides the numbers, one sentence each."""
 
     def __post_init__(self) -> None:
         for mode in (self.latency, self.pipelined):
@@ -126,16 +158,26 @@ class Timings:
     @property
     def period_us(self) -> Optional[float]:
         """Mean time between items of the full pipeline, the inverse of its throughput; None where not measured."""
-        if not self.pipelined:
+        if len(self.pipelined) < 2:
             return None
         return (self.pipelined[-1].end_ns - self.pipelined[0].end_ns) / (len(self.pipelined) - 1) / 1000
 
-    def rows(self, job: Job) -> List[Dict[str, Any]]:
+    @property
+    def mean_whole_us(self) -> Optional[float]:
+        """Mean time of the uncut model on one device, None where it was not run."""
+        return sum(self.whole_ns) / len(self.whole_ns) / 1000 if self.whole_ns else None
+
+    def is_complete(self, plan: TimingPlan) -> bool:
+        """Tell whether everything is there that a plan asks for."""
+        return len(self.latency) == plan.repeats and len(self.pipelined) == plan.items
+
+    def rows(self, job: JobFacts) -> List[Dict[str, Any]]:
         """Return the rows of the `benchmarks` table, one an inference, as plain values."""
         rows = []
         for mode, inferences in (("latency", self.latency), ("pipelined", self.pipelined)):
             for item, inference in enumerate(inferences):
                 before = inferences[item - 1].end_ns if item else None
+                energy = self.energy if mode == "pipelined" else None
                 rows.append(
                     {
                         "model": job.model,
@@ -149,6 +191,9 @@ class Timings:
                         "item": item,
                         "latency_us": inference.latency_us,
                         "interval_us": None if before is None else (inference.end_ns - before) / 1000,
+                        "energy_uj_per_inference": None if energy is None else energy.uj_per_inference,
+                        "energy_window_us": None if energy is None else energy.window_us,
+                        "energy_source": None if energy is None else energy_text(energy),
                         "host": self.host,
                         "versions": "; ".join(f"{name} {version}" for name, version in self.versions.items()),
                     }
@@ -187,14 +232,20 @@ class PipelineRunner(Protocol):
 
         Raises:
             DeviceUnavailableError: Fewer devices than stages, or one vanished; stage and device are named.
-            PipelineFailedError: A stage failed.
+            PipelineFailedError: A stage failed; what was measured until then is the error's `partial`.
+            WrongOutputError: The pipeline does not compute what the uncut model computes.
+            RuntimeTooOldError: A segment needs a newer runtime.
             InvalidJobError: The job lacks what this runner needs.
             RunnerClosedError: The runner was not entered.
         """
         ...
 
 
-RUNNERS: Dict[str, str] = {"simulated": "hardware_runners.simulated:SimulatedRunner"}
+RUNNERS: Dict[str, str] = {
+    "simulated": "hardware_runners.simulated:SimulatedRunner",
+    "litert": "hardware_runners.litert:LiteRtRunner",
+    "coral": "hardware_runners.coral:CoralRunner",
+}
 """Class of every runner by name; its module, and with it a device's driver, is imported only when it is opened."""
 
 
@@ -207,16 +258,25 @@ def open_runner(name: str, **options: Any) -> PipelineRunner:
 
     Raises:
         UnknownRunnerError: There is no such runner.
+        RuntimeMissingError: It needs something that this host does not have.
         InvalidPlanError: The runner has no such option, or the option has no such value.
     """
     if name not in RUNNERS:
         raise UnknownRunnerError(name, sorted(RUNNERS))
     module, _, attribute = RUNNERS[name].partition(":")
-    build: Callable[..., PipelineRunner] = getattr(import_module(module), attribute)
+    try:
+        build: Callable[..., PipelineRunner] = getattr(import_module(module), attribute)
+    except ImportError as error:
+        raise RuntimeMissingError(f"runner {name!r} cannot be had on this host ({error}): use another one") from error
     try:
         return build(**options)
     except TypeError as error:
         raise InvalidPlanError(f"runner {name!r} does not take these options ({error})") from error
+
+
+def energy_text(energy: Energy) -> str:
+    """Return the source of an energy, marked where nothing was measured."""
+    return f"modelled: {energy.source}" if energy.is_modelled else energy.source
 
 
 def host_text() -> str:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from importlib import metadata
 from types import TracebackType
 from typing import Any, Dict, Final, Optional, Sequence, Tuple, Type
 
+import numpy as np
+
 from hardware_runners.errors import InvalidJobError, InvalidPlanError, RunnerClosedError
 from hardware_runners.events import UNBOUNDED, simulate_line
 from hardware_runners.job import GRAPH_FILE, Constant, Job
-from hardware_runners.protocol import Inference, TimingPlan, Timings, host_text
+from hardware_runners.power import modelled_energy
+from hardware_runners.protocol import Energy, Inference, TimingPlan, Timings, host_text
+from respect_core.calibration.facts import facts_of_graph
+from respect_core.calibration.model import stage_ms
 from respect_core.device import DeviceProfile
 from respect_core.errors import BadInputError
-from respect_core.objective import evaluate
+from respect_core.graph import UNKNOWN
+from respect_core.objective import evaluate, time_terms
 from respect_core.sources.graph_json import read_graph
 
 BETWEEN_STAGES: Final = 1
@@ -28,15 +34,25 @@ def profile_constants(profile: DeviceProfile) -> Dict[str, Constant]:
     return asdict(profile)
 
 
-def stage_times_ns(job: Job, profile: Optional[DeviceProfile] = None) -> Tuple[int, ...]:
-    """Compute the time of every stage of a job, host transfers included, with `respect_core.objective.evaluate`.
+@dataclass(frozen=True)
+class ModelledTimes:
+    """What the device model says of a job, in nanoseconds."""
+
+    stages: Tuple[int, ...]
+    """Of every stage, host transfers included, by `respect_core.objective.evaluate`. Shape (K,)."""
+    finer: Optional[Tuple[int, ...]]
+    """The same with layers cached whole or not at all, by `respect_core.calibration.model`; None where no compiled
+    bytes are known. Shape (K,)."""
+    whole: int
+    """Of the uncut model on one device."""
+
+
+def modelled_times(job: Job, profile: Optional[DeviceProfile] = None) -> ModelledTimes:
+    """Compute the time of every stage of a job.
 
     Args:
         job: A job with a graph.
         profile: Constants to use instead of the job's own.
-
-    Returns:
-        Nanoseconds, one number a stage.
 
     Raises:
         InvalidJobError: The job has no graph, its graph or profile is wrong, or its schedule is not legal.
@@ -45,10 +61,30 @@ def stage_times_ns(job: Job, profile: Optional[DeviceProfile] = None) -> Tuple[i
         graph = read_graph(job.path(GRAPH_FILE))
         if profile is None:
             profile = _profile_of(job)
-        numbers = evaluate(graph, job.stage_of, job.num_stages, profile)
+        terms = time_terms(graph, profile)
+        numbers = evaluate(graph, job.stage_of, job.num_stages, profile, terms=terms)
+        whole = evaluate(graph, np.zeros(graph.num_ops, dtype=np.int64), 1, profile, terms=terms)
     except BadInputError as error:
         raise InvalidJobError(job.folder, str(error)) from error
-    return tuple(numbers.time_ns.tolist())
+    finer = None
+    if (graph.compiled_bytes != UNKNOWN).any():
+        # Without a limit of activations, layers are streamed once: the one refinement is that they are cached whole.
+        constants = {**profile_constants(profile), "activation_mib": 0.0}
+        facts = facts_of_graph(graph, job.stage_of, job.num_stages)
+        numeric = {name: float(value) for name, value in constants.items() if name != "name"}
+        finer = tuple(round(stage_ms(stage, numeric) * 1_000_000) for stage in facts)
+    return ModelledTimes(tuple(numbers.time_ns.tolist()), finer, int(whole.time_ns[0]))
+
+
+def finer_note(times: ModelledTimes) -> Tuple[str, ...]:
+    """Say what whole-layer caching changes, nothing where it changes less than a thousandth."""
+    if times.finer is None or abs(max(times.finer) - max(times.stages)) * 1000 < max(times.stages):
+        return ()
+    return (
+        f"with layers cached whole or not at all one item leaves every {max(times.finer) / 1e6:.2f} ms and takes "
+        f"{sum(times.finer) / 1e6:.2f} ms alone; the smooth model, which solvers minimise and these figures show, says "
+        f"{max(times.stages) / 1e6:.2f} ms and {sum(times.stages) / 1e6:.2f} ms",
+    )
 
 
 def _profile_of(job: Job) -> DeviceProfile:
@@ -123,11 +159,12 @@ class SimulatedRunner:
 
         Raises:
             RunnerClosedError: Outside ``with``.
-            InvalidJobError: As `stage_times_ns`.
+            InvalidJobError: As `modelled_times`.
         """
         if not self._open:
             raise RunnerClosedError(f"runner {self.name!r} is closed, use it as 'with open_runner(...) as runner'")
-        times = stage_times_ns(job, self.profile)
+        modelled = modelled_times(job, self.profile)
+        times = modelled.stages
         alone = self._inferences(times, plan.warm_up, plan.repeats, max_in_flight=1)
         full = self._inferences(times, plan.warm_up, plan.items, max_in_flight=None)
         return Timings(
@@ -140,6 +177,9 @@ class SimulatedRunner:
             latency=alone,
             stage_ns=(times,) * plan.repeats,
             pipelined=full,
+            whole_ns=(modelled.whole,) * plan.repeats,
+            energy=_energy(times, full),
+            notes=finer_note(modelled),
         )
 
     def _inferences(
@@ -153,6 +193,11 @@ class SimulatedRunner:
         return tuple(
             Inference(line.start_ns[item][first], line.leave_ns[item][last]) for item in range(warm_up, warm_up + count)
         )
+
+
+def _energy(stage_ns: Sequence[int], full: Sequence[Inference]) -> Optional[Energy]:
+    window_ns = full[-1].end_ns - full[0].end_ns if full else 0
+    return modelled_energy(stage_ns, window_ns) if window_ns > 0 else None
 
 
 def _project_version() -> str:

@@ -10,7 +10,9 @@ from respect_core.tables.benchmarks import BENCHMARKS
 from respect_core.tables.files import write_atomically
 from respect_core.tables.graphs import GRAPHS
 from respect_core.tables.labels import LABEL_TIMINGS, LABELS
+from respect_core.tables.memory import MEMORY
 from respect_core.tables.ops import OPS
+from respect_core.tables.robustness import ROBUSTNESS
 from respect_core.tables.schedules import SCHEDULES
 from respect_core.tables.segments import SEGMENTS
 from respect_core.tables.table import TableSchema
@@ -19,7 +21,19 @@ from respect_core.tables.training import TRAINING
 
 TABLES: Final[dict[str, TableSchema]] = {
     schema.name: schema
-    for schema in (GRAPHS, OPS, TENSORS, LABELS, LABEL_TIMINGS, SCHEDULES, SEGMENTS, BENCHMARKS, TRAINING)
+    for schema in (
+        GRAPHS,
+        OPS,
+        TENSORS,
+        LABELS,
+        LABEL_TIMINGS,
+        SCHEDULES,
+        ROBUSTNESS,
+        SEGMENTS,
+        MEMORY,
+        BENCHMARKS,
+        TRAINING,
+    )
 }
 
 

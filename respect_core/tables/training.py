@@ -12,12 +12,22 @@ TRAINING = TableSchema(
     columns=(
         text("run_id", "Run in the MLflow tracking store."),
         count("epoch", "Number of the epoch, from 1.", minimum=1),
-        real("train_cost", "Mean cost (1 - cosine) of the sampled orders."),
-        real("baseline_cost", "Mean cost of the baseline on the same graphs."),
-        real("validation_cost", "Mean cost of the greedy orders on the validation graphs."),
-        real("validation_gap", "Mean gap of the split greedy orders to the optimal peak memory.", minimum=0),
+        real(
+            "train_cost",
+            "Mean cost while learning: cross-entropy of the labels' choices (policy), 1 - cosine of samples (pointer).",
+        ),
+        real(
+            "baseline_cost",
+            "Mean cost of the baseline: of taking any allowed op (policy), of greedy rollouts (pointer).",
+        ),
+        real("validation_cost", "Mean cost on the validation graphs."),
+        real(
+            "validation_gap",
+            "Mean gap to the optimal peak memory of the network's best greedy order, without local search.",
+            minimum=0,
+        ),
         real("gradient_norm", "Mean norm of the gradient before clipping."),
-        flag("baseline_replaced", "True where the policy became its own new baseline after this epoch."),
+        flag("baseline_replaced", "True where the network became its own new baseline after this epoch (pointer)."),
         real("epoch_seconds", "Wall time of the epoch.", unit="s"),
     ),
 )

@@ -145,8 +145,9 @@ class RealRunnerContract(RunnerContract):
         segment = job.segments[1]
         path = job.path(segment.compiled or str(segment.file))
         path.write_bytes(path.read_bytes()[:-1] + b"?")
-        with runner, pytest.raises(InvalidJobError, match=f"{path.name}.*sha256"):
+        with runner, pytest.raises(InvalidJobError, match=f"{path.name}.*sha256") as caught:
             runner.time(job, PLAN)
+        assert caught.value.stage == 1
 
     def test_it_leaves_no_temporary_folder(
         self, runner: PipelineRunner, job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -5,7 +5,8 @@ follows the JSON object in the variable `CORAL_DOUBLE`; counters that outlive a 
 
 - ``links``: link of every attached device, PCIe first;
 - ``flaky``: by device, how many loads of its delegate fail before one succeeds;
-- ``fail``: ``device``, ``after`` (invocations), ``how`` (raise, vanish, abort, segv, hang) and ``when`` (run or load);
+- ``fail``: ``device``, ``after`` (invocations), ``how`` (raise, vanish, abort, unplugged, segv, hang) and ``when``
+  (run or load);
 - ``unplug``: files that go when a device vanishes, e.g. of a made-up kernel;
 - ``runtime``: version of the Edge TPU runtime; compiled models need 14;
 - ``off_by_one``: results differ from the CPU's in the last place, as on a device they may.
@@ -92,7 +93,10 @@ def _index(device: str) -> int | None:
 
 
 def _break_down(how: str) -> None:
-    if how == "abort":
+    if how == "unplugged":
+        for path in _settings().get("unplug", []):
+            Path(path).unlink()
+    if how in ("abort", "unplugged"):
         os.write(2, b"F0101 pipelined_model_runner.cc:1] Check failed: device lost\n")
         os.abort()
     if how == "segv":
@@ -101,7 +105,7 @@ def _break_down(how: str) -> None:
         time.sleep(600)
     if how == "vanish":
         (Path(os.environ["CORAL_DOUBLE_STATE"]) / "vanished").write_text("1")
-        for path in _settings()["unplug"]:
+        for path in _settings().get("unplug", []):
             Path(path).unlink()
     raise RuntimeError("Failed to execute request. Could not map pages")
 

@@ -81,7 +81,7 @@ SKIPPING_STAGES = [0, 1, 2, 2]
 
 def write_segment_job(
     folder: Path,
-    model: M,
+    model: M | bytes,
     stage_of: Sequence[int],
     num_stages: int,
     *,
@@ -95,7 +95,7 @@ def write_segment_job(
 
     Args:
         folder: Where to; its parent takes the model's file.
-        model: The model.
+        model: The model, or the content of its file.
         stage_of: Stage of every op.
         num_stages: Number of stages.
         num_items: Reference items.
@@ -105,7 +105,7 @@ def write_segment_job(
         damage: Other content for the segments of some stages.
     """
     path = folder.parent / "net.tflite"
-    path.write_bytes(write_model(model))
+    path.write_bytes(model if isinstance(model, bytes) else write_model(model))
     opened = open_model(path)
     segments = slice_model(opened, stage_of, num_stages)
     specs = {name: TensorSpec(**asdict(spec)) for name, spec in tensor_specs(opened).items()}

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import shutil
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from hardware_runners import delegates, engines_coral
 from hardware_runners.errors import (
     DeviceUnavailableError,
     InvalidJobError,
@@ -22,6 +29,9 @@ from hardware_runners.errors import (
 )
 from hardware_runners.job import Job
 from hardware_runners.protocol import PipelineRunner, TimingPlan, Timings, open_runner
+from hardware_runners.request import Request
+from hardware_runners.stages import failure
+from tests.conftest import ROOT
 from tests.hardware_runners import coral_double
 from tests.hardware_runners.contract import PLAN, RealRunnerContract
 from tests.hardware_runners.jobs import SKIPPING_STAGES, skipping_model, write_segment_job
@@ -208,6 +218,20 @@ def test_an_abort_in_the_full_pipeline_keeps_what_was_measured(host: Behave, job
     assert len(caught.value.partial.latency) == MANY.repeats
 
 
+def test_a_device_that_aborts_pycorals_pipeline_as_it_vanishes_is_named(host: Behave, job: Job, tmp_path: Path) -> None:
+    folders = []
+    for k in range(3):
+        folder = tmp_path / f"root/sys/bus/usb/devices/1-{k}"
+        folder.mkdir(parents=True)
+        (folder / "idVendor").write_text("18d1\n")
+        (folder / "idProduct").write_text("9302\n")
+        folders.append(folder)
+    fail = {"device": ":1", "after": 60, "how": "unplugged"}
+    host(links=["usb"] * 3, fail=fail, unplug=[str(folders[1] / "idVendor")])
+    with pytest.raises(DeviceUnavailableError, match=r"stage 1 on device ':1': the device vanished .*\(1-1\).*SIGABRT"):
+        timed(job, "pycoral", MANY, root=str(tmp_path / "root"))
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("when", ["load", "run"])
 def test_a_device_that_hangs_is_given_up(host: Behave, job: Job, engine: str, when: str) -> None:
@@ -215,6 +239,22 @@ def test_a_device_that_hangs_is_given_up(host: Behave, job: Job, engine: str, wh
     expected: type[RunnerError] = DeviceUnavailableError if when == "load" else PipelineFailedError
     with pytest.raises(expected, match=r"stage 1 on device ':1': .*for 3 s|stage 1 on device ':1': .*within 3 s"):
         timed(job, engine, MANY, stall_s=3)
+
+
+def test_a_crash_tells_that_library_and_interpreter_do_not_fit(
+    host: Behave, job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = tmp_path / "root/usr/lib/libedgetpu.so.1"
+    library.parent.mkdir(parents=True)
+    library.touch()
+    status = tmp_path / "root/var/lib/dpkg/status"
+    status.parent.mkdir(parents=True)
+    status.write_text("Package: libedgetpu1-std\nStatus: install ok installed\nVersion: 16.0\n")
+    host(fail={"device": ":0", "after": 0, "how": "segv"})
+    with pytest.raises(
+        PipelineFailedError, match=r"SIGSEGV.*libedgetpu1-std 16\.0 is made of TensorFlow 2\.5, ai-edge"
+    ):
+        timed(job, "litert", root=str(tmp_path / "root"))
 
 
 def test_a_crash_while_a_device_opens_names_it(host: Behave, job: Job) -> None:
@@ -299,6 +339,99 @@ def test_the_double_behaves_as_documented(host: Behave, job: Job, tmp_path: Path
     with pytest.raises(RuntimeError, match="turned off"):
         runner.push({})
     assert runner.pop() is None and runner.pop() is None
+
+
+def test_inputs_that_would_fill_the_memory_wait_in_a_bounded_queue(
+    host: Behave, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = TimingPlan(warm_up=0, repeats=0, items=1_000_000)
+    engine = object.__new__(engines_coral.PycoralEngine)
+    notes: list[str] = []
+    engine.job, engine.request = job, Request(job.folder, plan, "pycoral")
+    engine.log = SimpleNamespace(event=lambda what, text: notes.append(text))  # type: ignore[assignment]
+    assert engine._input_queue() is None
+    monkeypatch.setattr(engines_coral, "MOST_WAITING_BYTES", 32 * 1000)
+    assert engine._input_queue() == 1000 and "1000 items wait" in notes[0]
+
+
+LIBRARY = """
+#include <stddef.h>
+struct device { int type; const char* path; };
+static struct device devices[2] = {{0, "/dev/apex_0"}, {1, "/sys/bus/usb/devices/2-1"}};
+struct device* edgetpu_list_devices(size_t* count) { *count = 2; return devices; }
+void edgetpu_free_devices(struct device* devices) {}
+const char* edgetpu_version(void) { return "BuildLabel(double), RuntimeVersion(14)"; }
+"""
+
+
+def test_the_library_tells_its_devices_and_version(host: Behave, job: Job, tmp_path: Path) -> None:
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("there is no C compiler here to build a library with")
+    (tmp_path / "library.c").write_text(LIBRARY)
+    library = tmp_path / "libdouble.so"
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(tmp_path / "library.c")], check=True)
+    assert delegates.attached(str(library)) == [("pcie", "/dev/apex_0"), ("usb", "/sys/bus/usb/devices/2-1")]
+    assert delegates.runtime_version(str(library)) == "BuildLabel(double), RuntimeVersion(14)"
+    assert delegates.attached("no-such-library.so") is None and delegates.runtime_version("no-such-library.so") is None
+    with pytest.raises(DeviceUnavailableError, match=r"stage 2 on device ':2': 2 Edge TPUs are attached, .* 3 stages"):
+        timed(job, "litert", library=str(library))
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "named"),
+    [
+        (
+            "Package requires runtime version (14), which is newer than this runtime version (12)",
+            RuntimeTooOldError,
+            "12",
+        ),
+        (
+            "Didn't find op for builtin opcode 'CONV_2D' version '8'. Old?",
+            RuntimeTooOldError,
+            "CONV_2D is of version 8",
+        ),
+        ("Encountered unresolved custom op: edgetpu-custom-op.", PipelineFailedError, "its delegate is not there"),
+        ("Something else\nhappened", PipelineFailedError, "Something else happened"),
+    ],
+)
+def test_what_an_interpreter_says_becomes_a_typed_error(said: str, kind: type[RunnerError], named: str) -> None:
+    error = failure(RuntimeError(said), "run", 2, "usb:1")
+    assert type(error) is kind and named in str(error)
+    assert (error.stage, error.device) == (2, "usb:1")
+
+
+def test_a_measurement_ends_with_the_process_that_started_it(host: Behave, job: Job, tmp_path: Path) -> None:
+    host(fail={"device": ":1", "after": 0, "how": "hang"})
+    command = [sys.executable, "-m", "hardware_runners", str(job.folder), "--runner", "coral"]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ["PYTHONPATH"]])}
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    started = subprocess.Popen(command, env={**env, "TMPDIR": str(temporary)}, stderr=subprocess.DEVNULL)
+    measuring = _wait_for(lambda: _child_of(started.pid))
+    _wait_for((tmp_path / "state" / "load_1").exists)
+    started.kill()
+    started.wait()
+    _wait_for(lambda: not Path(f"/proc/{measuring}/cmdline").exists() or "Z" in _state(measuring))
+
+
+def _child_of(pid: int) -> int:
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return int(children[0]) if children else 0
+
+
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def _wait_for(condition: Callable[[], Any]) -> Any:
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.05)
+    raise AssertionError("it did not happen within 30 s")
 
 
 # -- options ----------------------------------------------------------------------------------------------------------

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tasks.host_part import export_host, host_files
+
 ROOT = Path(__file__).resolve().parents[2]
-HOST_PART = (
-    "__init__", "compiler", "compiler_log", "compiler_process", "compiler_result", "errors", "events",
-    "job", "job_check", "job_flow", "job_format", "plan", "protocol", "reference",
-)  # fmt: skip
+HOST_PART = tuple(path.stem for path in host_files())
 
 USE_IT = """
 import sys
@@ -66,6 +65,17 @@ def _use_it(python: str, allowed: set[str], folder: Path) -> subprocess.Complete
         [python, "-I", "-S", "-c", USE_IT, ",".join(sorted(allowed)), str(ROOT), str(folder)],
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
+
+
+def test_the_host_part_is_python_3_9_by_a_tool(tmp_path: Path) -> None:
+    """Ruff parses for that version, and rejects syntax of a later one."""
+    export_host(tmp_path)
+    (tmp_path / "later.py").write_text("match 1:\n    case _:\n        pass\n")
+    command = ["ruff", "check", "--isolated", "--no-cache", "--target-version", "py39", "--select", "E9,F821,YTT"]
+    fine = subprocess.run([*command, str(tmp_path / "hardware_runners")], capture_output=True, text=True, check=False)
+    assert fine.returncode == 0, fine.stdout
+    later = subprocess.run([*command, str(tmp_path / "later.py")], capture_output=True, text=True, check=False)
+    assert later.returncode == 1 and "Python 3.9" in later.stdout, "the tool does not find later syntax"
 
 
 @pytest.mark.parametrize("module", HOST_PART)

@@ -19,6 +19,7 @@ from hardware_runners.job import Job
 from hardware_runners.protocol import PipelineRunner, TimingPlan, open_runner
 from respect_core.segments.model_file import open_model
 from respect_core.segments.slice import slice_model
+from tests.conftest import SHARED
 from tests.hardware_runners.contract import PLAN, RealRunnerContract
 from tests.hardware_runners.jobs import SKIPPING_STAGES, skipping_model, write_segment_job
 from tests.random_schedules import cut, random_order
@@ -84,6 +85,19 @@ def test_one_wrong_weight_is_found(tmp_path: Path, with_whole: bool) -> None:
         timed(job)
 
 
+@pytest.mark.shared
+def test_a_real_model_in_three_stages_gives_identical_bits_beside_the_uncut_model(tmp_path: Path) -> None:
+    """Cut as the compiler cuts it; the runner compares every output of chain and pipeline with the uncut model's."""
+    content = (SHARED / "data/models/mobilenet_v2_1.0_224_inat_bird_quant.tflite").read_bytes()
+    job = write_segment_job(
+        tmp_path / "job", content, [0] * 54 + [1] * 7 + [2] * 4, 3, num_items=2, with_compiled=False
+    )
+    timings = timed(job, TimingPlan(warm_up=1, repeats=3, items=6))
+    assert timings.notes == ()
+    assert len(timings.pipelined) == 6 and len(timings.whole_ns) == 3
+    assert (timings.period_us or 0) > 0 and (timings.mean_whole_us or 0) > 0
+
+
 def test_without_model_and_reference_the_outputs_are_said_to_be_unchecked(tmp_path: Path) -> None:
     job = write_segment_job(
         tmp_path / "job", skipping_model(), SKIPPING_STAGES, 3, with_whole=False, with_reference=False
@@ -129,6 +143,19 @@ def test_an_interpreter_that_is_not_there_is_named(tmp_path: Path) -> None:
     job = write_segment_job(tmp_path / "job", skipping_model(), SKIPPING_STAGES, 3)
     with pytest.raises(RuntimeMissingError, match="tflite-runtime: No module named"):
         timed(job, runtime="tflite-runtime")
+
+
+def test_a_meter_gives_energy_source_and_window_to_the_pipelined_rows(tmp_path: Path) -> None:
+    folder = tmp_path / "sys/class/powercap/intel-rapl:0"
+    folder.mkdir(parents=True)
+    for name, value in (("name", "package-0"), ("energy_uj", "5"), ("max_energy_range_uj", "262143328850")):
+        (folder / name).write_text(value)
+    job = write_segment_job(tmp_path / "job", skipping_model(), SKIPPING_STAGES, 3)
+    timings = timed(job, TimingPlan(items=300), meter="rapl", meter_options={"root": str(tmp_path)})
+    assert timings.energy is not None, timings.notes
+    assert timings.energy.uj_per_inference == 0 and not timings.energy.is_modelled and timings.energy.window_us > 0
+    sources = {(row["mode"], row["energy_source"]) for row in timings.rows(job)}
+    assert sources == {("latency", None), ("pipelined", "rapl of the host (package-0), without the devices")}
 
 
 def test_a_meter_that_is_not_there_leaves_the_items_alone_as_partial(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from respect_core.tables.domain_checks.columns import DomainColumns
 from respect_core.tables.domain_checks.flat import FlatGraphs, flatten_graphs
 from respect_core.tables.domain_checks.graphs import graph_checks, op_checks, tensor_checks
 from respect_core.tables.domain_checks.labels import label_checks
+from respect_core.tables.domain_checks.memory import memory_checks
+from respect_core.tables.domain_checks.robustness import robustness_checks
 from respect_core.tables.domain_checks.runs import benchmark_checks, training_checks
 from respect_core.tables.domain_checks.schedules import schedule_checks
 from respect_core.tables.domain_checks.segments import segment_checks
@@ -15,7 +17,9 @@ __all__ = [
     "flatten_graphs",
     "graph_checks",
     "label_checks",
+    "memory_checks",
     "op_checks",
+    "robustness_checks",
     "schedule_checks",
     "segment_checks",
     "tensor_checks",

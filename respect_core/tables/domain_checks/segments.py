@@ -10,7 +10,10 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from respect_core.errors import BadInputError
 from respect_core.graph import UNKNOWN, DnnGraph
+from respect_core.memory.part import subgraph
+from respect_core.memory.peak import peak_bytes
 from respect_core.tables.domain_checks.columns import DomainColumns, complaints
 from respect_core.tables.segments import COMPILED, NOT_RUN
 
@@ -149,7 +152,20 @@ def _other_than_graph(row: Row, graph: DnnGraph | None, split: list[Row]) -> str
         wrong = _wrong_tensors(graph, row, what, tensors, optional)
         if wrong:
             return wrong
-    return None
+    return _wrong_activations(graph, row)
+
+
+def _wrong_activations(graph: DnnGraph, row: Row) -> str | None:
+    """Compare a row's peak of live activations with that of its ops in their order."""
+    found = row["peak_activation_bytes"]
+    if found is None:
+        return None
+    place = {v: i for i, v in enumerate(sorted(row["ops"]))}
+    try:
+        right = peak_bytes(subgraph(graph, row["ops"]), [place[v] for v in row["ops"]])
+    except BadInputError as error:
+        return str(error)
+    return None if found == right else f"peak_activation_bytes is {found}, its ops in their order need {right}"
 
 
 def _wrong_tensors(graph: DnnGraph, row: Row, what: str, needed: set[int], optional: set[int]) -> str | None:
