@@ -63,3 +63,22 @@ def random_graph(num_ops: int, window: int, degree: int, seed: int, largest: int
     sizes = rng.integers(0, largest + 1, num_ops).tolist()
     return graph_of(sizes, parents, kinds=kinds, inputs=[(int(rng.integers(0, largest)), [0])],
                     name=f"random-{num_ops}-{window}-{degree}-{seed}")  # fmt: skip
+
+
+def read_on(graph: DnnGraph, size: int) -> DnnGraph:
+    """Let a convolution whose output has so many bytes read the only graph output, as what follows a cell does."""
+    (output,) = np.flatnonzero(graph.tensor_is_output).tolist()
+    n = graph.num_ops
+    readers = [*graph.tensor_consumers, ()]
+    readers[output] = (*readers[output], n)
+    return DnnGraph(
+        name=f"{graph.name}, read on", source=graph.source,
+        op_names=(*graph.op_names, "reader"), op_kinds=(*graph.op_kinds, "conv2d"),
+        param_bytes=np.append(graph.param_bytes, 0), macs=np.append(graph.macs, 0),
+        compiled_bytes=np.append(graph.compiled_bytes, UNKNOWN),
+        always_streamed_bytes=np.append(graph.always_streamed_bytes, 0),
+        op_time_us=np.append(graph.op_time_us, np.nan),
+        tensor_names=(*graph.tensor_names, "read"), tensor_bytes=np.append(graph.tensor_bytes, size),
+        tensor_producer=np.append(graph.tensor_producer, n), tensor_consumers=tuple(readers),
+        tensor_is_output=np.append(np.zeros(graph.num_tensors, dtype=np.bool_), True),
+    )  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,7 +72,7 @@ def write_profile_plot(path: Path, title: str, curves: Sequence[Curve], on_chip_
 # -- page -------------------------------------------------------------------------------------------------------------
 
 
-def profile_figure(title: str, curves: Sequence[Curve], limit: int | None) -> dict[str, Any]:
+def profile_figure(curves: Sequence[Curve], limit: int | None) -> dict[str, Any]:
     """Return a Plotly specification: steps on one axis, KiB on the other, the op of each step where one points."""
     traces = [
         {
@@ -79,30 +80,32 @@ def profile_figure(title: str, curves: Sequence[Curve], limit: int | None) -> di
             "mode": "lines",
             "name": curve.caption,
             "line": {"shape": "hv", "color": _COLOURS[i % len(_COLOURS)], "width": 2},
-            "x": list(range(len(curve.profile.order))),
-            "y": [size / _KIB for size in curve.profile.step_bytes.tolist()],
-            "text": [html.escape(curve.graph.op_names[v]) for v in curve.profile.order],
+            "x": list(range(len(curve.profile.order) + 1)),
+            "y": [size / _KIB for size in (*curve.profile.step_bytes.tolist(), curve.profile.step_bytes[-1].item())],
+            "text": [html.escape(curve.graph.op_names[v]) for v in (*curve.profile.order, curve.profile.order[-1])],
             "hovertemplate": "%{text}<br>step %{x}: %{y:.1f} KiB<extra></extra>",
         }
         for i, curve in enumerate(curves)
     ]
-    shapes = []
+    shapes, notes = [], []
     if limit is not None:
+        text = {"text": _limit_text(limit), "showarrow": False, "font": {"color": LIMIT}}
+        notes.append({**text, "xref": "paper", "x": 1, "xanchor": "right", "y": limit / _KIB, "yanchor": "bottom"})
         line = {"color": LIMIT, "dash": "dash", "width": 1}
         shapes.append(
             {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": limit / _KIB, "y1": limit / _KIB, "line": line}
         )
     axis = {"gridcolor": GRID, "zeroline": False}
     layout = {
-        "title": {"text": html.escape(title)},
         "paper_bgcolor": "#ffffff",
         "plot_bgcolor": "#ffffff",
         "font": {"color": INK},
         "legend": {"orientation": "h", "y": 1.08, "yanchor": "bottom"},
-        "margin": {"t": 120},
+        "margin": {"t": 40},
         "xaxis": {**axis, "title": {"text": "step"}},
         "yaxis": {**axis, "title": {"text": "live activations (KiB)"}, "rangemode": "tozero"},
         "shapes": shapes,
+        "annotations": notes,
     }
     return {"data": traces, "layout": layout}
 
@@ -110,7 +113,7 @@ def profile_figure(title: str, curves: Sequence[Curve], limit: int | None) -> di
 def _page(title: str, curves: Sequence[Curve], limit: int | None) -> str:
     from plotly.offline import get_plotlyjs
 
-    figure = json.dumps(profile_figure(title, curves, limit), allow_nan=False)
+    figure = json.dumps(profile_figure(curves, limit), allow_nan=False)
     figure = figure.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     rows = "".join(f"<li>{html.escape(curve.caption)}</li>" for curve in curves)
     return "\n".join(
@@ -156,13 +159,12 @@ def _svg(title: str, curves: Sequence[Curve], limit: int | None) -> str:
         f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="#ffffff"/>',
         f'<text x="{_LEFT}" y="22" font-size="16">{html.escape(title)}</text>',
     ]
-    for i in range(5):
-        size = top * i / 4
+    for tick in _ticks(top / _KIB):
+        size = tick * _KIB
         parts.append(f'<path d="M{_LEFT} {y(size)}H{_WIDTH - _RIGHT}" stroke="{GRID}"/>')
-        parts.append(f'<text x="{_LEFT - 8}" y="{y(size)}" dy="4" text-anchor="end">{size / _KIB:.1f}</text>')
-    for i in range(5):
-        step = round(steps * i / 4)
-        parts.append(f'<text x="{x(step)}" y="{_HEIGHT - _BOTTOM + 20}" text-anchor="middle">{step}</text>')
+        parts.append(f'<text x="{_LEFT - 8}" y="{y(size)}" dy="4" text-anchor="end">{tick:g}</text>')
+    below = _HEIGHT - _BOTTOM + 20
+    parts += [f'<text x="{x(step)}" y="{below}" text-anchor="middle">{step:g}</text>' for step in _ticks(steps)]
     middle = _TOP + height / 2
     parts.append(f'<text x="{_LEFT + width / 2}" y="{_HEIGHT - 10}" text-anchor="middle" fill="{MUTED}">step</text>')
     parts.append(
@@ -171,6 +173,10 @@ def _svg(title: str, curves: Sequence[Curve], limit: int | None) -> str:
     )
     if limit is not None:
         parts.append(f'<path d="M{_LEFT} {y(limit)}H{_WIDTH - _RIGHT}" stroke="{LIMIT}" stroke-dasharray="5 4"/>')
+        parts.append(
+            f'<text x="{_WIDTH - _RIGHT}" y="{y(limit)}" dy="-4" text-anchor="end" fill="{LIMIT}">'
+            f"{_limit_text(limit)}</text>"
+        )
     for i, curve in enumerate(curves):
         colour = _COLOURS[i % len(_COLOURS)]
         held = curve.profile.step_bytes.tolist()
@@ -180,3 +186,14 @@ def _svg(title: str, curves: Sequence[Curve], limit: int | None) -> str:
         parts.append(f'<rect x="{at}" y="36" width="14" height="4" fill="{colour}"/>')
         parts.append(f'<text x="{at + 20}" y="42">{html.escape(curve.caption)}</text>')
     return "\n".join([*parts, "</svg>", ""])
+
+
+def _limit_text(limit: int) -> str:
+    return f"{limit / _KIB:g} KiB on chip"
+
+
+def _ticks(top: float) -> list[float]:
+    """Return at most six round numbers from 0 to the top."""
+    step = 10.0 ** math.floor(math.log10(top / 5)) if top > 0 else 1.0
+    step *= next(factor for factor in (1, 2, 5, 10) if top / (factor * step) <= 5)
+    return [i * step for i in range(math.floor(top / step) + 1)]

@@ -39,6 +39,14 @@ def _made(model: TfliteModel) -> list[tuple[int, int]]:
     return [(v, t) for t, v in enumerate(model.graph.tensor_producer.tolist()) if v >= 0]
 
 
+def beside_joints(model: TfliteModel) -> frozenset[str]:
+    """Return the names of the concatenations and of the ops that read what they make."""
+    graph = model.graph
+    joints = {v for v, kind in enumerate(graph.op_kinds) if kind in CONCATENATIONS}
+    readers = {r for v, t in _made(model) if v in joints for r in graph.tensor_consumers[t]}
+    return frozenset(graph.op_names[v] for v in joints | readers)
+
+
 def refusals(model: TfliteModel, *, for_file: bool) -> dict[str, str]:
     """Return why ops must stay as they are, by their name.
 

@@ -28,7 +28,7 @@ COMPILER_STATUSES: Final = (
     "no_output",
     "damaged_output",
 )
-"""Those of `hardware_runners.compiler_log.STATUSES`, which must not be imported from here; a test compares the two."""
+"""Those of `hardware_runners.compiling.log.STATUSES`, which must not be imported from here; a test compares the two."""
 
 
 NOT_COMPILED: Final[Mapping[str, Any]] = {

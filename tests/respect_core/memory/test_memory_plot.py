@@ -25,9 +25,9 @@ def curves() -> list[Curve]:
 
 
 def test_the_figure_holds_what_is_held_at_each_step() -> None:
-    figure = profile_figure("t", curves(), 2048)
-    assert figure["data"][0]["y"] == [1.0, 3.0, 2.5]
-    assert figure["data"][0]["text"] == ["op0", "op1", "op2"]
+    figure = profile_figure(curves(), 2048)
+    assert figure["data"][0]["y"] == [1.0, 3.0, 2.5, 2.5]
+    assert figure["data"][0]["text"] == ["op0", "op1", "op2", "op2"]
     go.Figure(figure)
 
 

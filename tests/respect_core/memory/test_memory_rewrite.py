@@ -17,7 +17,7 @@ from respect_core.memory.rules import ACCUMULATING_CONVOLUTION, MemoryRules
 from respect_core.memory.serenity import SerenitySolver
 from respect_core.solve.protocol import SolveOptions
 from respect_core.sources.memory_networks import load_memory_network, memory_networks
-from tests.memory_graphs import graph_of
+from tests.memory_graphs import graph_of, read_on
 from tests.memory_oracles import MemoryOracle
 
 PLACEMENTS = st.sampled_from(["in-place", "separate"])
@@ -180,6 +180,22 @@ def test_swiftnet_needs_less_than_published(cell: str, published: int, without: 
     assert found.base.peak_bytes == without
     assert found.best.status == "optimal"
     assert found.best.peak_bytes < published
+
+
+def test_the_published_peak_of_the_rewritten_darts_cell_takes_what_reads_the_cell() -> None:
+    cell = load_memory_network("DARTS-normal")
+    assert rewrite_memory(cell).rewritten is None
+    tensor = 28 * 28 * 48 * 4
+    found = rewrite_memory(read_on(cell, tensor))
+    assert (found.base.peak_bytes, found.best.peak_bytes) == (6 * tensor, 5 * tensor) == (903_168, 752_640)
+
+
+@pytest.mark.parametrize(("cell", "accumulation", "published"), [("A", "add", 225_792), ("B", "fused", 72_128)])
+def test_the_published_peaks_of_rewritten_swiftnet_sum_up_in_the_order_of_the_file(
+    cell: str, accumulation: str, published: int
+) -> None:
+    found = rewrite(load_memory_network(f"SwiftNet-HPD-{cell}"), accumulation=accumulation)  # type: ignore[arg-type]
+    assert order_memory(found.graph).peak_bytes == published
 
 
 def test_equal_seeds_give_equal_results_and_serenity_agrees() -> None:
