@@ -17,14 +17,13 @@ from respect_core.constraints import NO_CONSTRAINTS, Constraints, load_constrain
 from respect_core.device import MIB, load_profile
 from respect_core.device_constants import load_known_profile
 from respect_core.device_scenarios import draw_scenarios
-from respect_core.errors import BadInputError, RespectError, UnknownNameError
+from respect_core.errors import BadInputError, InputFileError, RespectError, UnknownNameError
 from respect_core.graph import DnnGraph
 from respect_core.objective import check_objective
 from respect_core.solve.auto import AutoSolver
 from respect_core.solve.comparison import open_solver
 from respect_core.solve.protocol import Problem, SolveOptions, Solver, SolveResult, result_row
 from respect_core.solve.registry import POLICY, solver_names
-from respect_core.solve.robust_search import check_measure
 from respect_core.solve.warm_up import warm_up
 
 AUTO_TIME_LIMIT_S = 1.0
@@ -76,13 +75,17 @@ def check_request(request: ScheduleRequest) -> None:
     """Check every option that needs no model, so that a mistake shows before the model is read.
 
     Raises:
-        RespectError: An objective, solver, device profile or constraint that does not exist.
+        RespectError: An objective, solver, checkpoint, device profile or constraint that does not exist.
     """
     check_objective(request.objective)
     if request.solver not in solver_names():
         raise UnknownNameError("solver", request.solver, solver_names())
+    if request.checkpoint is not None and not request.checkpoint.is_file():
+        raise InputFileError(request.checkpoint, "there is no such checkpoint; leave --checkpoint out for the champion")
     draw_scenarios(load_known_profile(request.device), request.scenarios, request.seed)
     if request.robust is not None:
+        from respect_core.solve.robust_search import check_measure
+
         check_measure(request.robust)
         if request.solver != "auto":
             raise BadInputError(f"--robust is a solver of its own, leave --solver {request.solver} out")
@@ -157,6 +160,7 @@ def saying_that_it_compiles() -> Iterator[None]:
 def _solver(request: ScheduleRequest) -> Solver:
     if request.robust is not None:
         from respect_core.solve.robust import RobustSolver
+        from respect_core.solve.robust_search import check_measure
 
         known = load_known_profile(request.device)
         return RobustSolver(check_measure(request.robust), known, request.scenarios)
@@ -164,17 +168,20 @@ def _solver(request: ScheduleRequest) -> Solver:
         return AutoSolver(policy=lambda: _policy_if_any(request))
     if request.solver == POLICY:
         return open_solver(POLICY, request.checkpoint or _champion(request))
-    return open_solver(request.solver)
+    return open_solver(request.solver, request.checkpoint)
 
 
-def _champion(request: ScheduleRequest) -> Path:
-    """Return the registered champion's checkpoint, or raise `NoChampionError`."""
+def _champion(request: ScheduleRequest) -> Path | None:
+    """Return the registered champion's checkpoint, None where there is none: then the weights that come along do."""
     from tasks.home import Home
-    from tasks.tracking import champion_checkpoint
+    from tasks.tracking import NoChampionError, champion_checkpoint
 
     home = Home.at(request.home)
     home.prepare_environment()
-    return champion_checkpoint(home.path)
+    try:
+        return champion_checkpoint(home.path)
+    except NoChampionError:
+        return None
 
 
 def _policy_if_any(request: ScheduleRequest) -> Solver | None:
@@ -191,7 +198,7 @@ def _print(problem: Problem, result: SolveResult, row: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console(markup=False, highlight=False)
+    console = Console(markup=False, highlight=False, emoji=False)
     bound = row["lower_bound"]
     unit = "µs" if problem.objective == "throughput" else ("B" if problem.objective == "peak-memory" else "")
     proof = f"bound {bound:,} {unit}, gap {row['gap']:.2%}" if row["gap"] is not None else "no bound proven"

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numba
 
@@ -24,8 +24,25 @@ def compiled(function: F) -> F:
         return cast(F, numba.njit(nogil=True)(function))
     # By itself numba looks only at the file of this function, and would go on using machine code into which an older
     # version of a function from another file was compiled.
-    dispatcher._cache._cache_file._source_stamp = _stamp()
+    cache_file = dispatcher._cache._cache_file
+    cache_file._source_stamp = _stamp()
+    cache_file._load_index = _or(cache_file._load_index, {})
+    cache_file._load_data = _or(cache_file._load_data, None)
     return cast(F, dispatcher)
+
+
+def _or(load: Callable[..., Any], nothing: Any) -> Callable[..., Any]:
+    """Take a cache file that cannot be read for none: it is cut short, or speaks of types that are no longer there."""
+
+    def load_or_nothing(*args: Any) -> Any:
+        try:
+            return load(*args)
+        except OSError:
+            raise  # numba's own business
+        except Exception:
+            return nothing
+
+    return load_or_nothing
 
 
 @cache

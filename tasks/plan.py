@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 from respect_core.errors import BadInputError
 from respect_core.solve.labelling import LabelConfig
-from respect_core.sources.catalog import IMAGENET_MODELS
+from respect_core.solve.robust import NUM_SCENARIOS
+from respect_core.sources.catalog import IMAGENET_MODELS, INT8
 from respect_core.sources.synthetic import SyntheticSpec
 from tasks.generate import GraphSet
 from tasks.label import LabelSet
-from tasks.schedule import ScheduleSet
+from tasks.memory import NETWORKS, MemorySet
+from tasks.schedule import THROUGHPUT_SOLVERS, ScheduleSet
 from tasks.sizes import EVALUATION_SEED, STAGES, PipelineSize, get_size
 from tasks.train import Training
 
@@ -69,14 +71,34 @@ class RunPlan:
         return Training(
             labels=self.labels_of(self.training_graphs),
             config=self.size.train_config(self.seed),
-            pointer=self.size.pointer,
+            network=self.size.network,
         )
 
+    @property
+    def memory(self) -> MemorySet:
+        """The networks ordered for least activation memory."""
+        return MemorySet(networks=NETWORKS, time_limit_s=self.size.schedule_time_limit_s, seed=self.seed)
+
     def schedules(self, policy: str | None) -> ScheduleSet:
-        """Return the schedules of the ten models; ``policy`` is the digest of the champion's weights."""
+        """Return the schedules of the ten layer graphs; ``policy`` is the digest of the champion's weights."""
         return ScheduleSet(
             models=IMAGENET_MODELS,
             num_stages=STAGES,
+            time_limit_s=self.size.schedule_time_limit_s,
+            seed=self.seed,
+            policy=policy,
+        )
+
+    def throughput_schedules(self, policy: str | None) -> ScheduleSet:
+        """Return the schedules of the ten int8 op graphs for a pipeline such as pycoral's; ``policy`` likewise."""
+        return ScheduleSet(
+            models=tuple(model + INT8 for model in IMAGENET_MODELS),
+            num_stages=STAGES,
+            solvers=THROUGHPUT_SOLVERS,
+            objective="throughput",
+            constraints=("outputs_last", "inputs_first"),
+            peak_memory_by=("exact",),
+            num_scenarios=NUM_SCENARIOS,
             time_limit_s=self.size.schedule_time_limit_s,
             seed=self.seed,
             policy=policy,

@@ -44,6 +44,8 @@ def promote_if_better(
     mean gap that is no larger. Both aliases are resolved to versions once, and the decision is kept as tags of the
     candidate's version.
 
+    Networks are judged by themselves: with the local search on top, nearly all would be equally good.
+
     Args:
         tracking: The store with the registry.
         cases: The frozen evaluation set.
@@ -56,11 +58,11 @@ def promote_if_better(
     candidate, champion = candidate or tracking.version_of("candidate"), tracking.version_of("champion")
     if candidate is None:
         raise NoChampionError(f"no policy has the alias candidate in {tracking.uri}: train one first (`respect train`)")
-    mine = score_solver(PolicySolver.from_checkpoint(tracking.checkpoint_of(candidate)), cases)
+    mine = score_solver(PolicySolver.from_checkpoint(tracking.checkpoint_of(candidate)).bare(), cases)
     theirs, unreadable = None, ""
     if champion is not None:
         try:
-            theirs = score_solver(PolicySolver.from_checkpoint(tracking.checkpoint_of(champion)), cases)
+            theirs = score_solver(PolicySolver.from_checkpoint(tracking.checkpoint_of(champion)).bare(), cases)
         except (InputFileError, OSError) as error:
             unreadable = f" (champion {champion} cannot be used any more: {error})"
     promoted, reason = _judge(mine, theirs)

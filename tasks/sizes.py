@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, get_args
 
 from respect_core.errors import UnknownNameError
-from respect_core.policy.config import BUDGET_POINTER, SMOKE_TRAINING, PointerConfig, TrainConfig
+from respect_core.policy.config import ImitationConfig, NetworkConfig
 
 SizeName = Literal["smoke", "nightly", "full"]
 
@@ -27,9 +27,9 @@ class PipelineSize:
     """Graphs a task: enough to outweigh starting it, few enough for a process to audit in about 1 GB."""
     evaluation_graphs: int
     """Graphs of the frozen evaluation set, never trained on."""
-    train: TrainConfig
+    train: ImitationConfig
     """How the policy is trained; its seed is replaced by the run's."""
-    pointer: PointerConfig
+    network: NetworkConfig
     """Sizes of the network."""
     label_time_limit_s: float
     """Deadline of one label."""
@@ -38,10 +38,21 @@ class PipelineSize:
     benchmark_items: int
     """Timed inferences of a benchmark."""
 
-    def train_config(self, seed: int) -> TrainConfig:
+    def train_config(self, seed: int) -> ImitationConfig:
         """Return the training settings with this seed."""
         return replace(self.train, seed=seed)
 
+
+_FINE_TUNING: Final = ImitationConfig(
+    epochs=12,
+    patience=4,
+    batch_size=64,
+    learning_rate=1e-4,
+    best_of_steps=300,
+    warm_start=True,
+    max_seconds=60,
+)
+"""Trainings go on from the weights that come along, and keep them where nothing better was found."""
 
 SIZES: Final[dict[SizeName, PipelineSize]] = {
     "smoke": PipelineSize(
@@ -50,8 +61,8 @@ SIZES: Final[dict[SizeName, PipelineSize]] = {
         num_graphs=240,
         shard_graphs=120,
         evaluation_graphs=40,
-        train=SMOKE_TRAINING,
-        pointer=BUDGET_POINTER,
+        train=_FINE_TUNING,
+        network=NetworkConfig(),
         label_time_limit_s=20,
         schedule_time_limit_s=15,
         benchmark_items=50,
@@ -62,8 +73,8 @@ SIZES: Final[dict[SizeName, PipelineSize]] = {
         num_graphs=20_000,
         shard_graphs=5_000,
         evaluation_graphs=40,
-        train=replace(SMOKE_TRAINING, epochs=15, batch_size=128, max_seconds=3000),
-        pointer=BUDGET_POINTER,
+        train=replace(_FINE_TUNING, batch_size=128, best_of_steps=20_000, max_seconds=1500),
+        network=NetworkConfig(),
         label_time_limit_s=60,
         schedule_time_limit_s=60,
         benchmark_items=500,
@@ -74,8 +85,8 @@ SIZES: Final[dict[SizeName, PipelineSize]] = {
         num_graphs=1_000_000,
         shard_graphs=20_000,
         evaluation_graphs=40,
-        train=replace(SMOKE_TRAINING, epochs=30, batch_size=128, max_seconds=24 * 3600),
-        pointer=BUDGET_POINTER,
+        train=replace(_FINE_TUNING, epochs=4, patience=2, batch_size=128, best_of_steps=200_000, max_seconds=24 * 3600),
+        network=NetworkConfig(),
         label_time_limit_s=60,
         schedule_time_limit_s=300,
         benchmark_items=1000,

@@ -40,6 +40,9 @@ POLICY_MODEL: Final = "respect-policy"
 
 EXPERIMENT: Final = "respect"
 
+CHAMPION_NAME: Final = "champion.safetensors"
+"""Copy of the champion's checkpoint below the home folder."""
+
 CHECKPOINT_ARTIFACT: Final = "checkpoint"
 """Name under which the model's code finds its weights."""
 
@@ -105,7 +108,7 @@ class Tracking:
         os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
         from mlflow import MlflowClient
 
-        self.uri = tracking_uri(home)
+        self.uri, self._home = tracking_uri(home), home
         _check_reachable(self.uri)
         self._artifacts: str | None = None
         if self.uri.startswith("sqlite:"):
@@ -291,6 +294,20 @@ class Tracking:
         if champion is not None:
             self.client.set_registered_model_alias(POLICY_MODEL, "previous", champion)
         self.client.set_registered_model_alias(POLICY_MODEL, "champion", version)
+        self._remember(version)
+
+    def _remember(self, version: str) -> None:
+        """Copy the champion's checkpoint to where it is found without opening the store; see `champion_checkpoint`."""
+        if self._artifacts is None:
+            return
+        target = self._home / CHAMPION_NAME
+        temporary = target.with_name(f".{target.name}.{os.getpid()}")
+        try:
+            shutil.copyfile(self.checkpoint_of(version), temporary)
+            temporary.replace(target)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise UnwritableError(f"{target}: the champion cannot be written ({error.strerror})") from error
 
     def tag_version(self, version: str, tags: Mapping[str, str]) -> None:
         """Set tags of a version."""
@@ -301,12 +318,18 @@ class Tracking:
 def champion_checkpoint(home: Path) -> Path:
     """Return the checkpoint of the policy in use; never makes a store where there is none.
 
+    In the database below ``home`` it was copied aside when it was promoted, so that MLflow need not be opened, which
+    takes seconds. A server is always asked.
+
     Raises:
         NoChampionError: There is no policy yet.
     """
     uri = tracking_uri(home)
     if uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).exists():
         raise NoChampionError(_no_champion(uri))
+    remembered = home / CHAMPION_NAME
+    if uri == f"sqlite:///{(home / 'mlflow' / 'mlflow.db').resolve()}" and remembered.exists():
+        return remembered
     return Tracking(home).champion_checkpoint()
 
 

@@ -6,12 +6,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from prefect import get_run_logger, task
 from prefect.artifacts import create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
 
-from respect_core.policy.config import PointerConfig, TrainConfig
+from respect_core.policy.config import ImitationConfig, NetworkConfig
 from respect_core.policy.evaluate import EvaluationCase
 from respect_core.solve.protocol import Problem
 from respect_core.tables.domain_checks import training_checks
@@ -21,21 +23,23 @@ from respect_core.tables.labels import LABELS
 from respect_core.tables.training import TRAINING
 from tasks.generate import GRAPH_SCHEMAS
 from tasks.home import Home
-from tasks.label import LabelSet
+from tasks.label import LabelSet, read_shard
 from tasks.policy_gate import DECISION_TAG, ILLEGAL_TAG, GateDecision, promote_if_better
 from tasks.publishing import Checks, Published, publish_all, published
 from tasks.tracking import Tracking
 
 if TYPE_CHECKING:
     from respect_core.graph import DnnGraph
-    from respect_core.policy.examples import TrainingExample
+    from respect_core.policy.chunks import LabelChunk
     from respect_core.policy.train import EpochResult
 
-TRAINING_VERSION = "1"
+TRAINING_VERSION = "2"
 """Raise it when the same settings and labels would train another policy."""
 
 FINGERPRINT_TAG = "training_fingerprint"
 VALIDATION_FRACTION = 0.1
+MOST_VALIDATION_GRAPHS = 200
+"""Graphs set aside for validation come out of the first shard, at most so many."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +47,8 @@ class Training:
     """One training: its labels and its settings."""
 
     labels: LabelSet
-    config: TrainConfig
-    pointer: PointerConfig
+    config: ImitationConfig
+    network: NetworkConfig
 
     @property
     def fingerprint(self) -> str:
@@ -52,7 +56,7 @@ class Training:
         return fingerprint(
             labels=self.labels.fingerprint,
             config=asdict(self.config),
-            pointer=asdict(self.pointer),
+            network=asdict(self.network),
             version=TRAINING_VERSION,
         )
 
@@ -113,16 +117,14 @@ def trained_before(home: Home, training: Training) -> TrainedPolicy | None:
 @task(task_run_name="train-policy", cache_policy=NO_CACHE)
 def train_policy(home: Path, training: Training) -> TrainedPolicy:
     """Train on the published labels, log to MLflow, register the best network as `candidate`, publish the curve."""
-    from respect_core.policy.examples import split_examples
-    from respect_core.policy.train import train
+    from respect_core.policy.imitation import train_imitation
 
     at, log = Home(path=home), get_run_logger()
     tracking = Tracking(home)
-    examples = _examples(at, training.labels)
-    learn, validate = split_examples(examples, VALIDATION_FRACTION, training.config.seed)
+    source = ShardedLabels(at, training.labels, training.config.seed)
     folder = at.checkpoints / training.fingerprint
     folder.mkdir(parents=True, exist_ok=True)
-    params = {**training.config.as_params(), **asdict(training.pointer), "examples": len(learn)}
+    params = {**training.config.as_params(), **asdict(training.network), "labels": source.num_labels}
     tracking.end_abandoned_runs(FINGERPRINT_TAG, training.fingerprint)
     with tracking.run("train-policy", params, {FINGERPRINT_TAG: training.fingerprint}) as run_id:
         dataset = at.dataset(LABELS)
@@ -140,8 +142,13 @@ def train_policy(home: Path, training: Training) -> TrainedPolicy:
                 result.epoch_seconds,
             )
 
-        outcome = train(
-            learn, validate, folder=folder, config=training.config, pointer=training.pointer, on_epoch=on_epoch
+        outcome = train_imitation(
+            source,
+            source.validation,
+            folder=folder,
+            config=training.config,
+            network=training.network,
+            on_epoch=on_epoch,
         )
         for earlier in outcome.epochs[: outcome.resumed_after]:
             tracking.log_epoch(run_id, earlier)
@@ -154,7 +161,7 @@ def train_policy(home: Path, training: Training) -> TrainedPolicy:
         )
         tracking.log_metrics(run_id, {"best_gap": outcome.best_gap, "untrained_gap": outcome.untrained_gap})
         curve = _publish_curve(at, training, run_id, outcome.epochs)
-        version = tracking.register_policy(run_id, outcome.checkpoint, learn[0].graph, learn[0].num_stages)
+        version = tracking.register_policy(run_id, outcome.checkpoint, *_an_example(at, training.labels))
         tracking.tag_version(version, {FINGERPRINT_TAG: training.fingerprint})
     return TrainedPolicy(version=version, run_id=run_id, training=curve, reused=False)
 
@@ -173,18 +180,43 @@ def judge_policy(home: Path, evaluation: LabelSet, version: str) -> GateDecision
     return decision
 
 
-def _examples(home: Home, labels: LabelSet) -> list[TrainingExample]:
-    from respect_core.policy.examples import TrainingExample
+class ShardedLabels:
+    """The published labels of a set, a shard of graphs at a time; some graphs of the first one are set aside.
 
-    return [
-        TrainingExample(
-            graph=graph,
-            num_stages=row["num_stages"],
-            stage_of=row["stage_of"],
-            optimal_peak_bytes=row["peak_param_bytes"],
-        )
-        for graph, row in labelled_graphs(home, labels)
-    ]
+    Raises:
+        BadInputError: The first shard has fewer than two labelled graphs, or a label cannot teach.
+    """
+
+    def __init__(self, home: Home, labels: LabelSet, seed: int) -> None:
+        from respect_core.policy.chunks import hold_out
+
+        self._home, self._labels = home, labels
+        self.num_chunks = labels.graphs.num_shards
+        partition = home.dataset(LABELS).partition(labels.partition)
+        self._paths = [str(path) for path in home.dataset(LABELS).paths(partition)]
+        self.digest = f"{partition.digest} {seed}"
+        self.num_labels = partition.rows
+        self._first, self.validation = hold_out(self._read(0), VALIDATION_FRACTION, MOST_VALIDATION_GRAPHS, seed)
+
+    def chunk(self, index: int) -> LabelChunk:
+        """Return the labels of one shard that are trained on."""
+        return self._first if index == 0 else self._read(index)
+
+    def _read(self, shard: int) -> LabelChunk:
+        from respect_core.policy.chunks import chunk_of
+
+        graphs = read_shard(self._home, self._labels.graphs, shard)
+        ids = self._labels.graphs.ids(shard)
+        between = [("graph_id", ">=", ids[0].as_py()), ("graph_id", "<=", ids[-1].as_py())]
+        rows: pa.Table = pq.read_table(self._paths, filters=between, partitioning=None)
+        rows = rows.filter(pc.is_in(rows["graph_id"], value_set=ids))
+        return chunk_of(graphs, rows.filter(pc.equal(rows["status"], "optimal")))
+
+
+def _an_example(home: Home, labels: LabelSet) -> tuple[DnnGraph, int]:
+    """Return a graph of the set and a number of stages, for the model's input example."""
+    graph = next(tables_to_graphs(read_shard(home, labels.graphs, 0)))
+    return graph, labels.config.num_stages[0]
 
 
 def _partition(run_id: str) -> str:

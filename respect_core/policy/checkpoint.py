@@ -15,23 +15,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from respect_core.errors import BadInputError, InputFileError, UnwritableError
-from respect_core.policy.config import PointerConfig
-from respect_core.policy.decode import weight_shapes
+from respect_core.policy import decode, forward
+from respect_core.policy.config import NetworkConfig, PointerConfig
 from respect_core.policy.encoding import Float32Array
 
 CHECKPOINT_NAME: Final = "policy.safetensors"
 """What a checkpoint's file is called wherever one is kept."""
 
-ARCHITECTURE: Final = "pointer"
+AnyConfig = NetworkConfig | PointerConfig
+
+ARCHITECTURES: Final[dict[str, type[AnyConfig]]] = {"messages": NetworkConfig, "pointer": PointerConfig}
+"""Settings by the name of the architecture: the policy's network, and RESPECT's."""
+
 FORMAT_VERSION: Final = 1
+"""Raise it when features or weights change their meaning."""
+
 _KEY: Final = "respect"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """A trained pointer network."""
+    """A trained network."""
 
-    config: PointerConfig
+    config: AnyConfig
     weights: dict[str, Float32Array] = field(repr=False)
     training: dict[str, Any]
     """How it came about, as plain JSON values."""
@@ -41,11 +47,16 @@ class Checkpoint:
     @property
     def version(self) -> str:
         """Architecture, format and the first digits of the digest: two different checkpoints never share it."""
-        return f"{ARCHITECTURE}-{FORMAT_VERSION}-{self.digest[:12]}"
+        return f"{architecture_of(self.config)}-{FORMAT_VERSION}-{self.digest[:12]}"
+
+
+def architecture_of(config: AnyConfig) -> str:
+    """Return the name of the architecture that these settings belong to."""
+    return next(name for name, kind in ARCHITECTURES.items() if isinstance(config, kind))
 
 
 def write_checkpoint(
-    path: str | Path, config: PointerConfig, weights: Mapping[str, Float32Array], training: Mapping[str, Any]
+    path: str | Path, config: AnyConfig, weights: Mapping[str, Float32Array], training: Mapping[str, Any]
 ) -> None:
     """Write a checkpoint under a temporary name, then rename it: a reader never sees half of one.
 
@@ -63,7 +74,7 @@ def write_checkpoint(
     if problem:
         raise BadInputError(f"the checkpoint {path} was not written: {problem}")
     header = {
-        "architecture": ARCHITECTURE,
+        "architecture": architecture_of(config),
         "format_version": FORMAT_VERSION,
         "config": asdict(config),
         "training": dict(training),
@@ -80,10 +91,9 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
     """
     weights, header, digest = read_tensors(path)
     architecture, version = header.get("architecture"), header.get("format_version")
-    if architecture != ARCHITECTURE:
-        raise InputFileError(
-            path, f"the checkpoint is of architecture {architecture!r}, this program reads {ARCHITECTURE!r}"
-        )
+    if architecture not in ARCHITECTURES:
+        known = " and ".join(map(repr, ARCHITECTURES))
+        raise InputFileError(path, f"the checkpoint is of architecture {architecture!r}, this program reads {known}")
     if version != FORMAT_VERSION:
         raise InputFileError(
             path, f"the checkpoint has format version {version!r}, this program reads {FORMAT_VERSION}"
@@ -92,7 +102,7 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
     if not isinstance(settings, dict) or not isinstance(training, dict):
         raise InputFileError(path, "the checkpoint's header lacks its config or training facts")
     try:
-        config = PointerConfig(**settings)
+        config = ARCHITECTURES[architecture](**settings)
     except (TypeError, BadInputError) as error:
         raise InputFileError(path, f"the checkpoint's config cannot be used ({error})") from error
     problem = _first_problem(config, weights)
@@ -157,9 +167,9 @@ def read_tensors(path: str | Path) -> tuple[dict[str, NDArray[Any]], dict[str, A
     return tensors, header, hashlib.sha256(content).hexdigest()
 
 
-def _first_problem(config: PointerConfig, weights: Mapping[str, Float32Array]) -> str | None:
+def _first_problem(config: AnyConfig, weights: Mapping[str, Float32Array]) -> str | None:
     """Name the first weight that is missing, extra, misshapen or not finite."""
-    shapes = weight_shapes(config)
+    shapes = decode.weight_shapes(config) if isinstance(config, PointerConfig) else forward.weight_shapes(config)
     extra = sorted(set(weights) - set(shapes))
     if extra:
         return f"it has an unknown weight {extra[0]!r}"

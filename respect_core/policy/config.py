@@ -56,6 +56,76 @@ class PointerConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class NetworkConfig:
+    """Sizes of the policy's message-passing network.
+
+    Raises:
+        BadInputError: A value outside its range.
+    """
+
+    width: int = 48
+    """Numbers d that describe an op between two rounds."""
+    rounds: int = 5
+    """How far messages travel along the edges."""
+
+    def __post_init__(self) -> None:
+        _check_whole(self, "width", 1, 1024)
+        _check_whole(self, "rounds", 1, 64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImitationConfig:
+    """How the policy's network is trained to imitate exact labels.
+
+    Raises:
+        BadInputError: A value outside its range.
+    """
+
+    epochs: int = 20
+    """Passes over all labels."""
+    patience: int = 0
+    """Stop after so many epochs without a better validation gap; 0 never stops early."""
+    batch_size: int = 128
+    """Labels a step, of graphs with equally many ops."""
+    learning_rate: float = 2.5e-3
+    """Adam's step size in the first epoch."""
+    final_learning_rate: float = 1e-5
+    """Where the step size ends after falling along a half cosine."""
+    max_gradient_norm: float = 1.0
+    """Gradients are scaled down to this norm."""
+    best_of_steps: int = 0
+    """Steps of the second phase, which rewards the best of several samples (`respect_core.policy.best_of`); its network
+    is kept where its validation gap is better than that of every epoch."""
+    warm_start: bool = False
+    """Begin with the weights that come with the program instead of random ones; the sizes must be theirs."""
+    num_threads: int = 1
+    """Threads torch computes with; another number may give other last digits."""
+    seed: int = 0
+    """Seed of the weights, the batches and the orders that follow the labels."""
+    max_seconds: float = 0.0
+    """No epoch is begun once all before it took so long, resumed ones included; 0 sets no limit. With a limit the
+    clock decides the curve's length."""
+
+    def __post_init__(self) -> None:
+        _check_whole(self, "epochs", 1, 10**6)
+        _check_whole(self, "patience", 0, 10**6)
+        _check_whole(self, "best_of_steps", 0, 10**9)
+        _check_whole(self, "batch_size", 1, 10**6)
+        check_number("learning_rate", self.learning_rate, 0.0, 1.0, open_below=True)
+        check_number("final_learning_rate", self.final_learning_rate, 0.0, 1.0, open_below=True)
+        check_number("max_gradient_norm", self.max_gradient_norm, 0.0, 1e6, open_below=True)
+        if not isinstance(self.warm_start, bool):
+            raise BadInputError(f"warm_start is {self.warm_start!r}, allowed are True and False")
+        _check_whole(self, "num_threads", 1, 256)
+        _check_whole(self, "seed", 0, 2**62)
+        check_number("max_seconds", self.max_seconds, 0.0, 1e9)
+
+    def as_params(self) -> dict[str, int | float]:
+        """Return every setting by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainConfig:
     """How the network is trained.
 
@@ -113,9 +183,9 @@ class TrainConfig:
 
 
 BUDGET_POINTER: Final = PointerConfig(embed_size=64, hidden_size=64, slacks=(1.03, 1.06, 1.1, 1.15))
-"""The network that the pipeline trains: small, and told a stage's budget."""
+"""A small pointer network that is told a stage's budget; RESPECT's own is `PointerConfig()`."""
 
 SMOKE_TRAINING: Final = TrainConfig(
     epochs=40, batch_size=64, learning_rate=1e-3, final_learning_rate=1e-4, num_threads=1, max_seconds=90
 )
-"""About 200 graphs for K = 4, 5, 6 in one to two minutes; at this width a second thread only waits for the first."""
+"""For `BUDGET_POINTER`: about 200 graphs for K = 4, 5, 6 in one to two minutes."""

@@ -110,7 +110,7 @@ def train(
         TrainingDivergedError: A loss or gradient that is not finite; the message names the step and the graphs.
         UnwritableError: The folder cannot be written.
     """
-    with _torch_threads(config.num_threads):
+    with torch_threads(config.num_threads):
         run = _Training(training, validation, folder, config, pointer)
         run.start()
         for epoch in range(len(run.epochs) + 1, config.epochs + 1):
@@ -342,7 +342,7 @@ class _Training:
 
 
 @contextmanager
-def _torch_threads(count: int) -> Iterator[None]:
+def torch_threads(count: int) -> Iterator[None]:
     """Compute with so many threads, and with as many as before afterwards."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)

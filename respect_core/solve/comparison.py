@@ -6,22 +6,30 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from respect_core.errors import BadInputError
 from respect_core.solve.protocol import Problem, SolveOptions, Solver, SolveResult, gap_of, result_row
-from respect_core.solve.registry import POLICY, get_solver
+from respect_core.solve.registry import POINTER, POLICY, get_solver
 from respect_core.solve.warm_up import warm_up
 
 
 def open_solver(name: str, checkpoint: Path | None = None) -> Solver:
-    """Return a solver by name; `policy` is read from ``checkpoint``.
+    """Return a solver by name; `policy` and `pointer` are read from ``checkpoint``.
+
+    Without one, `policy` takes the weights that come with the program.
 
     Raises:
-        UnknownNameError: No solver of this name, or `policy` without a checkpoint.
-        InputFileError: The checkpoint is not one.
+        UnknownNameError: No solver of this name.
+        BadInputError: `pointer` without a checkpoint.
+        InputFileError: The checkpoint is not one, or of another architecture.
     """
-    if name == POLICY and checkpoint is not None:
-        from respect_core.policy.solver import PolicySolver
+    if name in (POLICY, POINTER):
+        from respect_core.policy.solver import PointerSolver, PolicySolver
 
-        return PolicySolver.from_checkpoint(checkpoint)
+        if name == POLICY:
+            return PolicySolver.pretrained() if checkpoint is None else PolicySolver.from_checkpoint(checkpoint)
+        if checkpoint is None:
+            raise BadInputError("the solver pointer needs trained weights: give --checkpoint FILE")
+        return PointerSolver.from_checkpoint(checkpoint)
     return get_solver(name)
 
 

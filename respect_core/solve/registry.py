@@ -18,6 +18,15 @@ def _from(module: str, attribute: str) -> Callable[[], Solver]:
     return build
 
 
+def _robust(measure: str) -> Callable[[], Solver]:
+    def build() -> Solver:
+        from respect_core.solve.robust import RobustSolver, check_measure
+
+        return RobustSolver(check_measure(measure))
+
+    return build
+
+
 def _order(name: str) -> Callable[[], Solver]:
     def build() -> Solver:
         from respect_core.solve.orders import SIMPLE_ORDERS, OrderSolver
@@ -36,7 +45,12 @@ SOLVERS: Final[dict[str, Callable[[], Solver]]] = {
     "order-dfs": _order("order-dfs"),
     "best-order": _from("orders", "BestOrderSolver"),
     "random-orders": _from("orders", "RandomOrdersSolver"),
+    "local-search": _from("local_search", "LocalSearchSolver"),
     "compiler-rule": _from("compiler_rule", "CompilerRuleSolver"),
+    "profiling": _from("profiling", "ProfilingSolver"),
+    "balanced": _from("balanced", "BalancedSolver"),
+    "robust-max": _robust("max"),
+    "robust-p90": _robust("p90"),
 }
 """Solvers that need nothing but a problem; the learned `policy` also needs a checkpoint."""
 
@@ -44,16 +58,20 @@ POLICY: Final = "policy"
 """Name of the learned solver (`respect_core.policy.solver.PolicySolver`)."""
 
 
+POINTER: Final = "pointer"
+"""Name of RESPECT's network (`respect_core.policy.solver.PointerSolver`), which needs a checkpoint."""
+
+
 def solver_names() -> list[str]:
     """Return every name that `--solver` takes."""
-    return [*SOLVERS, POLICY]
+    return [*SOLVERS, POLICY, POINTER]
 
 
 def get_solver(name: str) -> Solver:
     """Return a new solver of this name.
 
     Raises:
-        UnknownNameError: There is none (or it is `policy`, which needs a checkpoint).
+        UnknownNameError: There is none (or it is `policy` or `pointer`, which need a checkpoint).
     """
     if name not in SOLVERS:
         raise UnknownNameError("solver", name, solver_names())

@@ -89,7 +89,7 @@ GOOD = {
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"architecture": "transformer"}, "architecture 'transformer', this program reads 'pointer'"),
+        ({"architecture": "transformer"}, "architecture 'transformer', this program reads 'messages' and 'pointer'"),
         ({"format_version": 2}, "format version 2, this program reads 1"),
         ({"config": None}, "lacks its config"),
         ({"config": {**GOOD["config"], "hidden_size": 0}}, "hidden_size is 0"),
