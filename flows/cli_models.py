@@ -42,7 +42,7 @@ def list_models(out: OutOption = None, home: HomeOption = None, json: JsonOption
     for row in rows:
         file = {None: "", False: "not built", True: f"{row['file_bytes'] or 0:,} B"}[row["is_built"]]
         table.add_row(row["model"], row["source"], str(row["num_ops"]), f"{row['param_bytes']:,} B", file)
-    Console(markup=False, highlight=False).print(table)
+    Console(markup=False, highlight=False, emoji=False).print(table)
 
 
 @models_app.command()
@@ -107,7 +107,7 @@ def _build(folder: Path, names: list[str], anew: bool) -> list[BuildResult]:
 
     from tasks.models import build_models
 
-    console = Console(stderr=True, markup=False, highlight=False)
+    console = Console(stderr=True, markup=False, highlight=False, emoji=False)
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     results = []
     with Progress(*columns, console=console, transient=True) as progress:

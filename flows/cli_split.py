@@ -6,15 +6,18 @@ import signal
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import typer
 
-from flows.cli_schedule import Solving, check_request
+from flows.cli_schedule import check_request
 from flows.options import EXIT_NO_SCHEDULE, EXIT_QUALITY, print_json, printable
-from flows.split_schedule import SplitRequest, Step, host_ns, scheduled, way_out, why_none
+from flows.split_schedule import SplitRequest, Step, host_ns, schedule_row, scheduled, way_out, why_none
 from flows.split_text import print_split, split_facts
 from hardware_runners.compiler import NOT_FOUND, Compiler, find_compiler
+from respect_core.errors import InputFileError
 from respect_core.objective import evaluate
 from respect_core.segments.model_file import TfliteModel, open_model
 from respect_core.solve.protocol import Problem, SolveResult, result_row
@@ -37,26 +40,40 @@ def split_model(request: SplitRequest, as_json: bool) -> None:
     check_folder(request.out)
     with ending_cleanly(), telling(not as_json) as step:
         step("reading the model")
-        model = open_model(request.schedule.model)
+        model = _opened(request.schedule.model)
         check_splittable(model, request.options.any_runner)
-        solving = Solving(request.schedule)
-        problem, result, recommendation = scheduled(request, model.graph, solving, step)
+        problem, result, recommendation = scheduled(request, model.graph, step)
         if result.stage_of is None:
             _no_schedule(request, problem, result, as_json)
         compiler = find_compiler() if request.compile else None
         step("cutting and verifying" if request.options.verify else "cutting")
         split, why = cut(model, problem, result, request.options), ""
         if compiler is None:
-            write_split(split, request.out, request.options)
+            row = _written(request, split)
         else:
-            split, why = _compiled(request, split, compiler, step)
-    notes = [*_notes(request, split, compiler), *filter(None, [why])]
+            split, row, why = _compiled(request, split, compiler, step)
+    notes = [*_notes(request, split, row, compiler), *filter(None, [why])]
     if as_json:
-        print_json(split_facts(split, request.out, compiler, recommendation, notes))
+        print_json(split_facts(split, row, request.out, compiler, recommendation, notes))
     else:
         print_split(split, request.out, recommendation, notes)
     if split.failed:
         raise typer.Exit(EXIT_QUALITY)
+
+
+def _opened(name: str) -> TfliteModel:
+    """Read the model, or say that only a TFLite file holds what segments are made of."""
+    path = Path(name)
+    try:
+        return open_model(path)
+    except InputFileError as error:
+        if path.suffix.lower() == ".json":
+            why = "a graph in JSON has no weights: `respect schedule` and `respect view` take it"
+        elif not path.suffix and not path.exists():
+            why = "known models have files once `respect models build` made them"
+        else:
+            raise
+        raise InputFileError(path, f"segments are cut from a TFLite file ({why})") from error
 
 
 @contextmanager
@@ -81,7 +98,7 @@ def telling(enabled: bool) -> Iterator[Step]:
     """Show on a terminal what is being done, on stderr."""
     from rich.console import Console
 
-    console = Console(stderr=True, markup=False, highlight=False)
+    console = Console(stderr=True, markup=False, highlight=False, emoji=False)
     if not enabled or not console.is_terminal:
         yield lambda what: None
         return
@@ -99,7 +116,14 @@ def _no_schedule(request: SplitRequest, problem: Problem, result: SolveResult, a
     raise typer.Exit(EXIT_NO_SCHEDULE)
 
 
-def _compiled(request: SplitRequest, split: Split, compiler: Compiler, step: Step) -> tuple[Split, str]:
+def _written(request: SplitRequest, split: Split) -> dict[str, Any]:
+    """Write the folder and return the content of its `schedule.json`."""
+    row = schedule_row(request, split.problem, split.result)
+    write_split(split, request.out, request.options, row)
+    return row
+
+
+def _compiled(request: SplitRequest, split: Split, compiler: Compiler, step: Step) -> tuple[Split, dict[str, Any], str]:
     """Compile the segments, try other cuts as often as the user allows, and write the folder."""
 
     def on_retry(failed: Split) -> None:
@@ -109,35 +133,37 @@ def _compiled(request: SplitRequest, split: Split, compiler: Compiler, step: Ste
     with compiling_folder(request.out) as folder:
         step(f"compiling {split.problem.num_stages} segments")
         split, why = compiled_by_other_cuts(split, compiler, folder, request.options, request.retry_cuts, on_retry)
-        write_split(split, request.out, request.options)
-    return split, why
+        return split, _written(request, split), why
 
 
 # -- notes ------------------------------------------------------------------------------------------------------------
 
 
-def _notes(request: SplitRequest, split: Split, compiler: Compiler | None) -> list[str]:
+def _notes(request: SplitRequest, split: Split, row: dict[str, Any], compiler: Compiler | None) -> list[str]:
     """Return what the user should know besides the numbers, one sentence each."""
     model, problem = split.model, split.problem
     notes = []
     if request.compile and compiler is None:
         notes.append(NOT_FOUND)
     notes += [done.message for done in split.compiled if done.message]
-    notes += [
-        f"tensor {name!r} has another name in the model, or none of its own: the segments call it {name!r}"
-        for name in model.renamed.values()
-    ]
+    notes += _renamed(model)
     if not model.not_int8:
         notes += _unmapped(model)
     if split.pipeline_fault:
         notes.append(f"the Coral pipeline runner cannot run these segments: {split.pipeline_fault}")
     else:
-        notes += [
-            f"output {name!r} is {kind.lower()}: pycoral's pipeline runner returns bytes only, use another runner"
-            for name, kind in _wide_outputs(model)
-        ]
-    notes += _slower_than_one(request, problem, split.result)
+        notes += _wide_outputs(model)
+    notes += _slower_than_one(request, problem, split.result) or filter(None, [row.get("advice")])
     return notes
+
+
+def _renamed(model: TfliteModel) -> list[str]:
+    """Say that tensors are not called as in the model, and name the first: there may be hundreds."""
+    names = list(model.renamed.values())
+    if not names:
+        return []
+    rest = f" (and {len(names) - 1} more like it)" if len(names) > 1 else ""
+    return [f"tensor {names[0]!r} has another name in the model, or none of its own; the segments call it so{rest}"]
 
 
 def _unmapped(model: TfliteModel) -> Sequence[str]:
@@ -147,10 +173,16 @@ def _unmapped(model: TfliteModel) -> Sequence[str]:
     return () if found is None else (found.message,)
 
 
-def _wide_outputs(model: TfliteModel) -> list[tuple[str, str]]:
-    one_byte = {"INT8", "UINT8", "BOOL"}
-    found = ((model.graph.tensor_names[g], model.tensor_types[g]) for g in model.outputs)
-    return [(name, kind) for name, kind in found if kind not in one_byte]
+def _wide_outputs(model: TfliteModel) -> list[str]:
+    """Warn of outputs that the Coral pipeline runner cannot hand out, and name the first."""
+    wide = [g for g in model.outputs if model.tensor_types[g] not in ("INT8", "UINT8", "BOOL")]
+    if not wide:
+        return []
+    rest = f" (and {len(wide) - 1} more output{'s' * (len(wide) > 2)})" if len(wide) > 1 else ""
+    return [
+        f"output {model.graph.tensor_names[wide[0]]!r} is {model.tensor_types[wide[0]].lower()}{rest}: pycoral's "
+        "pipeline runner fails on outputs wider than a byte an element, use another runner"
+    ]
 
 
 def _slower_than_one(request: SplitRequest, problem: Problem, result: SolveResult) -> list[str]:

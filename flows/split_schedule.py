@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from flows.cli_schedule import ScheduleRequest, Solving, problem_of
+from flows.schedule_outlook import uncertainty
 from respect_core.constraints import NO_CONSTRAINTS
 from respect_core.device_constants import load_known_profile
 from respect_core.errors import BadInputError
 from respect_core.graph import DnnGraph
 from respect_core.report.view_loads import stage_loads
 from respect_core.segments.cuts import CutsSolver, cut_names
-from respect_core.solve.protocol import Problem, SolveOptions, SolveResult
+from respect_core.solve.protocol import Problem, SolveOptions, SolveResult, result_row
 from respect_core.solve.recommend import MOST_STAGES, Candidate, Recommendation, recommend
+from tasks.child import LONGEST_S, run_in_kept_child
 from tasks.split import PIPELINE, SplitOptions
 
 
@@ -41,9 +43,7 @@ class Step(Protocol):
         ...
 
 
-def scheduled(
-    request: SplitRequest, graph: DnnGraph, solving: Solving, step: Step
-) -> tuple[Problem, SolveResult, Recommendation | None]:
+def scheduled(request: SplitRequest, graph: DnnGraph, step: Step) -> tuple[Problem, SolveResult, Recommendation | None]:
     """Return the problem, a result for it and how the number of stages came about, None where it was given.
 
     Raises:
@@ -54,16 +54,37 @@ def scheduled(
     if request.stages is not None:
         step(f"solving for {request.stages} stages")
         problem = _problem(request, graph, request.stages)
-        return problem, solving.solve(problem), None
+        return problem, _solved(request, problem), None
     found: dict[int, tuple[Problem, SolveResult]] = {}
     candidates = []
     for num_stages in range(1, min(MOST_STAGES, graph.num_ops) + 1):
         step(f"solving for {num_stages} of up to {MOST_STAGES} stages")
         problem = _problem(request, graph, num_stages)
-        found[num_stages] = problem, solving.solve(problem)
+        found[num_stages] = problem, _solved(request, problem)
         candidates.append(_candidate(request, *found[num_stages]))
     recommendation = recommend(candidates)
     return *found[recommendation.num_stages], recommendation
+
+
+def _solved(request: SplitRequest, problem: Problem) -> SolveResult:
+    """Solve in a process of its own, so that the solvers' compiled code takes no memory beside the model's file."""
+    return run_in_kept_child(LONGEST_S, solve, request.schedule, problem)
+
+
+def solve(request: ScheduleRequest, problem: Problem) -> SolveResult:
+    """Solve a problem in this process; loading the solver does not count as solving."""
+    return Solving(request).solve(problem)
+
+
+def schedule_row(request: SplitRequest, problem: Problem, result: SolveResult) -> dict[str, Any]:
+    """Return the keys of ``respect schedule --json``."""
+    return run_in_kept_child(LONGEST_S, full_row, request.schedule, problem, result)
+
+
+def full_row(request: ScheduleRequest, problem: Problem, result: SolveResult) -> dict[str, Any]:
+    """Return the numbers of a schedule and how certain they are, as plain JSON values."""
+    known = load_known_profile(request.device)
+    return result_row(problem, result) | uncertainty(problem, result, known, request.scenarios, request.seed, None)
 
 
 def _by_hand(request: SplitRequest, graph: DnnGraph) -> tuple[Problem, SolveResult]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +20,20 @@ MOST_TENSORS = 40
 
 
 def split_facts(
-    split: Split, out: Path, compiler: Compiler | None, recommendation: Recommendation | None, notes: Sequence[str]
+    split: Split,
+    row: Mapping[str, Any],
+    out: Path,
+    compiler: Compiler | None,
+    recommendation: Recommendation | None,
+    notes: Sequence[str],
 ) -> dict[str, Any]:
-    """Return the keys of ``respect schedule --json`` and what a split adds to them."""
+    """Return the keys of ``respect schedule --json``, which ``row`` holds, and what a split adds to them."""
     check = split.verification
     return {
-        **result_row(split.problem, split.result),
+        **row,
         "file": str(split.model.path),
         "out": str(out),
+        "order_method": split.memory.method,
         "segments": _segments(split),
         "boundary_tensors": _boundary(split),
         "suits_pipeline": split.pipeline_fault is None,
@@ -72,6 +78,7 @@ def _segments(split: Split) -> list[dict[str, Any]]:
             "bytes": len(segment.content),
             "sha256": hashlib.sha256(segment.content).hexdigest(),
             "num_ops": len(segment.ops),
+            "peak_activation_bytes": peak_bytes,
             "first_op": names[segment.ops[0]],
             "inputs": list(segment.inputs),
             "outputs": list(segment.outputs),
@@ -83,7 +90,7 @@ def _segments(split: Split) -> list[dict[str, Any]]:
             "transfer_us": load.transfer_ns / 1000,
             "compiled": _compiled(done_of.get(segment.stage)),
         }
-        for segment, load in zip(split.segments, _loads(split), strict=True)
+        for segment, load, peak_bytes in zip(split.segments, _loads(split), split.memory.peak_bytes, strict=True)
     ]
 
 
@@ -140,7 +147,7 @@ def print_split(split: Split, out: Path, recommendation: Recommendation | None, 
     """Print the same as tables."""
     from rich.console import Console
 
-    console = Console(markup=False, highlight=False)
+    console = Console(markup=False, highlight=False, emoji=False)
     if recommendation is not None:
         console.print(_candidate_table(recommendation))
         console.print(printable(f"recommended: {recommendation.why}"))
@@ -195,18 +202,19 @@ def _table(*headings: str, left: Sequence[str] = ()) -> Any:
 
 
 def _stage_table(split: Split) -> Any:
-    headings = ["stage", "ops", "parameters", "8 MiB", "streamed", "time"]
+    headings = ["stage", "ops", "parameters", "8 MiB", "streamed", "activations", "time"]
     if split.compiled:
         headings += ["on chip", "off chip", "CPU ops"]
     table = _table(*headings)
     done_of = {done.stage: done for done in split.compiled}
-    for segment, load in zip(split.segments, _loads(split), strict=True):
+    for segment, load, peak_bytes in zip(split.segments, _loads(split), split.memory.peak_bytes, strict=True):
         cells = [
             str(segment.stage),
             str(len(segment.ops)),
             f"{load.param_bytes / MIB:.3f} MiB",
             f"{load.param_bytes / (8 * MIB):.0%}",
             f"{load.streamed_bytes / MIB:.2f} MiB",
+            f"{peak_bytes / MIB:.3f} MiB",
             f"{load.time_ns / 1e6:.2f} ms",
         ]
         if split.compiled:

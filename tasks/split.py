@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from hardware_runners.compiler import CompiledSegment
 from hardware_runners.errors import JobExistsError, UnwritableJobError
 from hardware_runners.job import Content, Job, JobSegment, TensorSpec, is_vacant, write_job
-from hardware_runners.job_format import GRAPH_FILE, REFERENCE_FILE, SCHEDULE_FILE
-from hardware_runners.plan import TimingPlan
-from hardware_runners.reference import pack_reference
+from hardware_runners.jobs.format import GRAPH_FILE, REFERENCE_FILE, SCHEDULE_FILE
+from hardware_runners.jobs.plan import TimingPlan
+from hardware_runners.jobs.reference import pack_reference
 from hardware_runners.simulated import profile_constants
 from respect_core.constraints import Constraints
 from respect_core.errors import InputFileError, ModelCannotRunError, SolverFailedError
+from respect_core.memory.stages import StageMemory, StageOrder, stage_memory
 from respect_core.segments.dataflow import check_dataflow, first_dataflow_fault
 from respect_core.segments.interpreter import Array, tensor_specs
 from respect_core.segments.items import joined, load_items, random_items
@@ -32,7 +33,7 @@ from respect_core.segments.verify import (
 )
 from respect_core.solve.protocol import Problem, SolveResult, result_row
 from respect_core.sources.graph_json import graph_to_json
-from tasks.child import run_in_child
+from tasks.child import LONGEST_S, run_in_child, run_in_kept_child
 
 PIPELINE: Final = Constraints(outputs_last=True, inputs_first=True)
 """What the Coral pipeline runner needs of a schedule."""
@@ -69,6 +70,8 @@ class SplitOptions:
     """File of further items to verify on."""
     seed: int = 0
     """Of the random items."""
+    order: StageOrder = "file"
+    """How ops run inside each segment."""
     plan: TimingPlan = field(default_factory=TimingPlan)
     """How often runners are to run the job."""
 
@@ -81,6 +84,8 @@ class Split:
     problem: Problem
     result: SolveResult
     segments: tuple[Segment, ...]
+    memory: StageMemory
+    """The order of the ops inside the segments, and the activation memory that each needs."""
     pipeline_fault: str | None
     """What keeps pycoral's pipeline from running the segments, None where nothing does."""
     items: tuple[Array, ...] = ()
@@ -108,8 +113,9 @@ def check_folder(folder: Path) -> None:
         raise UnwritableJobError(folder, f"it cannot be read ({error.strerror or error})") from error
     if not vacant:
         raise JobExistsError(folder, "it exists and is not empty: choose another folder or remove it")
-    if not folder.absolute().parent.is_dir():
-        raise UnwritableJobError(folder, f"the folder {folder.absolute().parent} does not exist")
+    parent = folder.absolute().parent
+    if not parent.is_dir():
+        raise UnwritableJobError(folder, f"{parent} {'is no folder' if parent.exists() else 'does not exist'}")
 
 
 def check_splittable(model: TfliteModel, any_runner: bool) -> None:
@@ -146,7 +152,8 @@ def cut(model: TfliteModel, problem: Problem, result: SolveResult, options: Spli
     """
     if result.stage_of is None:
         raise SolverFailedError(f"there is no schedule to cut {model.name!r} by ({result.message or result.status})")
-    segments = tuple(slice_model(model, result.stage_of, problem.num_stages))
+    memory = run_in_kept_child(LONGEST_S, stage_memory, model.graph, result.stage_of, problem.num_stages, options.order)
+    segments = tuple(slice_model(model, result.stage_of, problem.num_stages, op_order=memory.order))
     names = segments, model.input_names, model.output_names
     if not options.any_runner:
         check_dataflow(*names)
@@ -155,6 +162,7 @@ def cut(model: TfliteModel, problem: Problem, result: SolveResult, options: Spli
         problem=problem,
         result=result,
         segments=segments,
+        memory=memory,
         pipeline_fault=first_dataflow_fault(*names),
     )
     return _verified(split, options) if options.verify else split
@@ -215,11 +223,17 @@ def verify_bounded(
 # -- the folder -------------------------------------------------------------------------------------------------------
 
 
-def write_split(split: Split, folder: Path, options: SplitOptions) -> Job:
+def write_split(split: Split, folder: Path, options: SplitOptions, schedule: Mapping[str, Any] | None = None) -> Job:
     """Write the job folder of a split, whole or not at all.
 
     It holds the segments, what the compiler made of them and its logs, the uncut model, `graph.json`, `schedule.json`
     (the keys of ``respect schedule --json``), `job.json` and, after verification, the reference items.
+
+    Args:
+        split: The split.
+        folder: Where to.
+        options: How it was cut.
+        schedule: Content of `schedule.json`; without it, `result_row`.
 
     Raises:
         JobExistsError: The folder exists with other content; it is left untouched.
@@ -231,7 +245,8 @@ def write_split(split: Split, folder: Path, options: SplitOptions) -> Job:
     files: dict[str, Content] = {segment.file_name: segment.content for segment in split.segments}
     files[whole_name] = model.data
     files[GRAPH_FILE] = graph_to_json(model.graph).encode()
-    files[SCHEDULE_FILE] = (json.dumps(result_row(problem, split.result), allow_nan=False) + "\n").encode()
+    row = result_row(problem, split.result) if schedule is None else dict(schedule)
+    files[SCHEDULE_FILE] = (json.dumps(row, allow_nan=False) + "\n").encode()
     for done in split.compiled:
         files[done.log.name] = done.log
         if done.output is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -9,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from hardware_runners.compiler import CompileOptions, Compiler, compile_segments
+from hardware_runners.compiler import CompiledSegment, CompileOptions, Compiler, compile_segments
 from hardware_runners.errors import UnwritableJobError
 from respect_core.solve.protocol import SolveResult, gap_of
 from tasks.split import Split, SplitOptions, cut
@@ -32,8 +33,17 @@ def compiling_folder(beside: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def compiled(split: Split, compiler: Compiler, folder: Path, options: CompileOptions) -> Split:
+def compiled(
+    split: Split, compiler: Compiler, folder: Path, options: CompileOptions, reuse: Sequence[CompiledSegment] = ()
+) -> Split:
     """Compile every segment into a folder; one that fails is no exception.
+
+    Args:
+        split: The split.
+        compiler: From `find_compiler`.
+        folder: Takes the segments and the compiler's files.
+        options: How to run the compiler.
+        reuse: What became of other segments; one with the same content is taken over where it compiled.
 
     Raises:
         CompilerFailedError: The compiler cannot be run, or its output cannot be stored.
@@ -45,7 +55,8 @@ def compiled(split: Split, compiler: Compiler, folder: Path, options: CompileOpt
             path.write_bytes(segment.content)
     except OSError as error:
         raise UnwritableJobError(folder, f"it cannot be written ({error.strerror or error})") from error
-    return replace(split, compiled=compile_segments(paths, folder, compiler=compiler, options=options))
+    done = compile_segments(paths, folder, compiler=compiler, options=options, reuse=reuse)
+    return replace(split, compiled=done)
 
 
 def compiled_by_other_cuts(
@@ -67,7 +78,8 @@ def compiled_by_other_cuts(
         on_retry: Called with a split before other cuts are tried instead of it.
 
     Returns:
-        The last split tried, which compiles where one does, and why no more were tried, empty where none is needed.
+        The first split of which the fewest segments fail, none where that was found, and why no more were tried, empty
+        where none is needed.
 
     Raises:
         CompilerFailedError: As `compiled`.
@@ -76,23 +88,36 @@ def compiled_by_other_cuts(
     """
     from respect_core.segments.retry import retry_cuts
 
-    tried: list[Split] = []
+    known: list[CompiledSegment] = []
+    count = itertools.count()
+
+    def compile_one(one: Split) -> Split:
+        place = folder / f"try-{next(count)}"
+        place.mkdir()
+        done = compiled(one, compiler, place, CompileOptions(), known)
+        known.extend(done.compiled)
+        return done
+
+    best = last = compile_one(split)
+    if not best.failed or not retries or not all(done.other_cuts_help for done in best.failed):
+        return best, ""
 
     def compile_schedule(stage_of: Sequence[int]) -> list[int]:
-        if tried and on_retry is not None:
-            on_retry(tried[-1])
-        again = cut(split.model, split.problem, _other_result(split, stage_of), options) if tried else split
-        place = folder / f"try-{len(tried)}"
-        place.mkdir()
-        tried.append(compiled(again, compiler, place, CompileOptions()))
-        return [done.stage for done in tried[-1].failed if done.other_cuts_help]
+        nonlocal best, last
+        if on_retry is not None:
+            on_retry(last)
+        last = compile_one(cut(split.model, split.problem, _other_result(split, stage_of), options))
+        best = min(best, last, key=lambda one: len(one.failed))
+        return _helped(last)
 
-    stage_of = split.result.stage_of or ()
-    failed = compile_schedule(stage_of)
-    if not failed or not retries or len(failed) < len(tried[-1].failed):
-        return tried[-1], ""
-    outcome = retry_cuts(split.problem, stage_of, failed, compile_schedule, retries)
-    return tried[-1], outcome.message
+    outcome = retry_cuts(split.problem, split.result.stage_of or (), _helped(best), compile_schedule, retries)
+    kept = f"; kept are the cuts of which the fewest segments fail, {len(best.failed)}" if best.failed else ""
+    return best, outcome.message + kept
+
+
+def _helped(split: Split) -> list[int]:
+    """Return the stages that failed in a way that other cuts may help."""
+    return [done.stage for done in split.failed if done.other_cuts_help]
 
 
 def _other_result(split: Split, stage_of: Sequence[int]) -> SolveResult:

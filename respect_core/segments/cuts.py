@@ -16,13 +16,19 @@ def cut_names(values: Sequence[str], graph: DnnGraph) -> tuple[str, ...]:
     """Return the op names of a list of names separated by commas; a name that holds a comma itself is found too.
 
     Args:
-        values: Texts such as ``a,b``.
+        values: Texts such as ``a,b`` or ``a, b``.
         graph: The graph whose ops they name.
+
+    Raises:
+        BadInputError: There is nothing before, between or after commas.
     """
     known = set(graph.op_names)
     names: list[str] = []
     for value in values:
-        names += [value] if value in known else value.split(",")
+        parts = [value] if value in known else value.split(",")
+        names += [part if part in known else part.strip() for part in parts]
+        if not all(names):
+            raise BadInputError(f"the cuts {value!r} lack the name of an op: give them as a,b,...")
     return tuple(names)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -14,8 +15,8 @@ from respect_core.errors import BadInputError, InputFileError
 from respect_core.json_text import shown
 from respect_core.segments.interpreter import Array, TensorSpec
 
-MAX_ITEM_BYTES: Final = 2**31
-"""Most bytes that the given items may have together."""
+MAX_ITEM_BYTES: Final = 2**28
+"""Most bytes that the given items may have together: they are copied to the process that runs the model."""
 
 _SMALL_BYTES: Final = 1
 """Integers of so few bytes are quantised values; wider ones may be indices and are drawn small."""
@@ -89,14 +90,16 @@ def joined(first: Sequence[Array], second: Sequence[Array]) -> tuple[Array, ...]
 def _read(path: Path) -> dict[str, Array]:
     """Return the arrays of a file by name; that of a `.npy` file has the name ""."""
     try:
+        info = path.stat()
+        if not stat.S_ISREG(info.st_mode):  # opening a pipe would wait for somebody to write
+            raise InputFileError(path, "the items cannot be read (it is not a regular file)")
+        _check_size(path, info.st_size)
         with path.open("rb") as file:
             found = np.load(file, allow_pickle=False)
             if isinstance(found, np.ndarray):
                 return {"": found}
             with found:
-                size = sum(info.file_size for info in found.zip.infolist())
-                if size > MAX_ITEM_BYTES:
-                    raise InputFileError(path, f"its arrays have {size} bytes, at most {MAX_ITEM_BYTES} are read")
+                _check_size(path, sum(info.file_size for info in found.zip.infolist()))
                 return {name: np.asarray(found[name]) for name in found.files}
     except InputFileError:
         raise
@@ -105,6 +108,11 @@ def _read(path: Path) -> dict[str, Array]:
     except (ValueError, EOFError, KeyError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
         why = "it is no .npy or .npz file of plain arrays, which items are read from"
         raise InputFileError(path, f"{why} ({error})") from error
+
+
+def _check_size(path: Path, size: int) -> None:
+    if size > MAX_ITEM_BYTES:
+        raise InputFileError(path, f"its arrays have {size} bytes, at most {MAX_ITEM_BYTES} are read: give fewer items")
 
 
 def _array_of(arrays: dict[str, Array], i: int, spec: TensorSpec, count: int) -> Array:

@@ -4,7 +4,8 @@
 
 Without a file it writes one of 57 MB with the size of InceptionResNetV2: 336 ops, 224 of them convolutions with a scale
 a channel. The baseline of the same run unpacks the whole file and packs it again with the schema module alone. Memory
-is measured in a process of its own for each: the most it held, less what it held before the file was read.
+is measured in a process of its own for each: the most it held, less what it held before the file was read. The last
+row is the whole command from its start: all seconds, and the most that it or a process of its held, Python included.
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ from __future__ import annotations
 import argparse
 import cProfile
 import multiprocessing
+import os
 import pstats
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as tflite
@@ -29,6 +33,8 @@ from tests.tflite_models import INT32, OP, M, O, T, write_model
 
 MIB = 2**20
 WIDE, NARROW, BLOCKS = 1000, 256, 112
+COMMAND = "from flows.cli import main; main()"
+QUIET: Final[Any] = {"file_actions": [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]}
 COPIES = ("CreateNumpyVector", "<method 'tobytes' of 'numpy.ndarray' objects>")
 
 
@@ -99,6 +105,21 @@ def measured(action: str, path: Path, num_stages: int) -> tuple[float, float]:
     return seconds, _memory_mib("VmHWM") - before
 
 
+def command(path: Path, num_stages: int, repeats: int) -> tuple[float, float]:
+    """Return the median seconds of the command, and the MiB of its largest process."""
+    runs = []
+    for _ in range(repeats):
+        with tempfile.TemporaryDirectory() as folder:
+            args = ["split", str(path), "-k", str(num_stages), "-o", f"{folder}/job", "--no-verify", "--no-compile"]
+            start = time.perf_counter()
+            pid = os.posix_spawn(sys.executable, [sys.executable, "-c", COMMAND, *args, "--json"], os.environ, **QUIET)
+            _, status, usage = os.wait4(pid, 0)  # the largest of all processes that it waited for, too
+            runs.append((time.perf_counter() - start, usage.ru_maxrss / 1024))
+            if status:
+                raise SystemExit(f"respect split {path} failed")
+    return statistics.median(run[0] for run in runs), statistics.median(run[1] for run in runs)
+
+
 def _small_file(folder: Path) -> Path:
     path = folder / "small.tflite"
     relu = O(builtin=OP.RELU, inputs=(0,), outputs=(1,))
@@ -147,6 +168,10 @@ def main() -> None:
             report(path, args.stages, args.repeats)
 
 
+def tell(what: str, seconds: float, memory: float, size: float) -> None:
+    print(f"  {what:48} {seconds:6.3f} s  {memory:6.1f} MiB = {memory / size:.2f} x the file", flush=True)
+
+
 def report(path: Path, stages: list[int], repeats: int) -> None:
     size = path.stat().st_size / MIB
     print(f"{path.name}: {size:.1f} MiB, {open_model(path).graph.num_ops} ops", flush=True)
@@ -156,8 +181,8 @@ def report(path: Path, stages: list[int], repeats: int) -> None:
         *((f"read, check and cut for K = {num_stages}", read_and_cut, num_stages) for num_stages in stages),
     ]
     for what, action, num_stages in rows:
-        seconds, memory = cost(action, path, num_stages, repeats)
-        print(f"  {what:48} {seconds:6.3f} s  {memory:6.1f} MiB = {memory / size:.2f} x the file", flush=True)
+        tell(what, *cost(action, path, num_stages, repeats), size)
+    tell(f"respect split -k {stages[0]} --no-verify, all of it", *command(path, stages[0], repeats), size)
     print(f"  cutting for K = {stages[-1]} goes to: {profile(path, stages[-1])}", flush=True)
 
 

@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 
 from flows.cli import app
 from hardware_runners.job import read_job
+from hardware_runners.jobs.reference import read_reference
 from hardware_runners.protocol import TimingPlan, open_runner
-from hardware_runners.reference import read_reference
 from respect_core.segments.verify import run_model
 from tests.conftest import SHARED
 from tests.flows.test_cli import SCHEDULE_KEYS
@@ -75,7 +75,11 @@ def test_the_folder_is_a_complete_job(net: Path, tmp_path: Path, no_compiler: No
     assert job.whole is not None and job.path("net.tflite").read_bytes() == net.read_bytes()
     assert [spec.name for spec in job.whole.inputs] == ["image:0"]
     schedule = json.loads((out / "schedule.json").read_text())
+    shown = run(
+        "schedule", net, "--stages", 3, "--constraint", "outputs_last", "--constraint", "inputs_first", "--json"
+    )
     assert set(schedule) >= SCHEDULE_KEYS
+    assert {**schedule, "solve_seconds": 0} == {**json.loads(shown.stdout), "solve_seconds": 0}
     assert schedule == {key: facts[key] for key in schedule}
     assert list(job.stage_of) == schedule["stage_of"]
     reference = read_reference(job)
@@ -160,7 +164,8 @@ def test_names_that_come_twice_are_told_apart(tmp_path: Path, no_compiler: None)
     assert result.exit_code == 0, result.stderr
     facts = json.loads(result.stdout)
     assert [tensor["name"] for tensor in facts["boundary_tensors"]] == ["same:0_2"]
-    assert any("'same:0_2'" in note for note in facts["notes"])
+    renamed = [note for note in facts["notes"] if "another name" in note]
+    assert len(renamed) == 1 and "'same:0_2'" in renamed[0] and "1 more" in renamed[0]
 
 
 # -- the compiler -----------------------------------------------------------------------------------------------------
@@ -208,6 +213,42 @@ def test_a_segment_that_does_not_compile_is_named_and_other_cuts_are_tried(
     assert facts["stage_of"][1] != facts["stage_of"][3]
     assert all(segment.compiled for segment in read_job(tmp_path / "works").segments)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["bin", "fails", "net.tflite", "works"]
+
+
+def test_without_success_the_cuts_with_the_fewest_failures_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net = tmp_path / "net.tflite"
+    net.write_bytes(net_of(6))
+    (tmp_path / "bin").mkdir()
+    behave = put_on_path(monkeypatch, tmp_path / "bin")
+    behave("large_activations:has=op0 && op2\nlarge_activations:has=op2 && op4\nlarge_activations:has=op1 && op4")
+    args = ("split", net, "-k", 2, "--cuts", "op4", "--retry-cuts", 1, "--json")
+    result = run(*args, "-o", tmp_path / "job")
+    assert result.exit_code == 4
+    facts = json.loads(result.stdout)
+    assert "trying other cuts" in result.stderr
+    assert facts["stage_of"] == [0, 0, 0, 0, 1, 1] and facts["solver"] == "cuts"
+    assert [segment["compiled"]["status"] for segment in facts["segments"]] == ["large_activations", "compiled"]
+    assert any("1 other cut" in note and "fewest" in note for note in facts["notes"])
+
+
+def test_segments_that_stay_as_they_are_are_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = tmp_path / "net.tflite"
+    net.write_bytes(net_of(8))
+    (tmp_path / "bin").mkdir()
+    behave = put_on_path(monkeypatch, tmp_path / "bin")
+    behave("large_activations:has=op0 && op3")
+    pins = [{"op": "op5", "stage": 1}, {"op": "op6", "stage": 2}]
+    (tmp_path / "pins.json").write_text(json.dumps({"pin": pins}))
+    args = ("split", net, "--cuts", "op4,op6", "--retry-cuts", 9, "--constraints", tmp_path / "pins.json", "--json")
+    result = run(*args, "-o", tmp_path / "job")
+    assert result.exit_code == 0, result.stderr
+    facts = json.loads(result.stdout)
+    assert facts["segments"][2]["first_op"] == "op6"
+    assert [segment["compiled"]["tries"] for segment in facts["segments"]] == [1, 1, 0]
+    others = result.stderr.count("trying other cuts")
+    assert len(calls_noted(tmp_path / "bin")) == 1 + 3 + 2 * others
 
 
 # -- what is refused --------------------------------------------------------------------------------------------------
@@ -276,7 +317,9 @@ def test_float_models_and_custom_ops_have_a_way(tmp_path: Path, no_compiler: Non
     (tmp_path / "float.tflite").write_bytes(float_net())
     result = run("split", tmp_path / "float.tflite", "-k", 2, "-o", tmp_path / "a", *FAST, "--any-runner", "--json")
     assert result.exit_code == 0, result.stderr
-    assert json.loads(result.stdout)["verification"]["identical"]
+    facts = json.loads(result.stdout)
+    assert facts["verification"]["identical"] and facts["suits_pipeline"]
+    assert any("output 'z' is float32" in note and "wider than a byte" in note for note in facts["notes"])
     (tmp_path / "custom.tflite").write_bytes(custom_net())
     result = run("split", tmp_path / "custom.tflite", "-k", 2, "-o", tmp_path / "b", *FAST, "--no-verify", "--json")
     assert result.exit_code == 0, result.stderr
@@ -423,6 +466,7 @@ def test_a_kill_leaves_no_folder_of_that_name(net: Path, tmp_path: Path) -> None
 
 def test_split_needs_neither_platform_nor_torch(net: Path, tmp_path: Path) -> None:
     forbid = "prefect mlflow great_expectations torch keras plotly tensorflow"
+    forbid += " numba scipy pandas pyarrow networkx ortools"  # not beside the model's bytes: they take as much memory
     code = f"import sys\nfor name in {forbid.split()!r}: sys.modules[name] = None\nfrom flows.cli import main\nmain()\n"
     args = ["split", str(net), "-k", "2", "-o", str(tmp_path / "job"), *FAST, "--no-verify", "--json"]
     done = subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, check=False)
@@ -430,6 +474,37 @@ def test_split_needs_neither_platform_nor_torch(net: Path, tmp_path: Path) -> No
 
 
 # -- real models ------------------------------------------------------------------------------------------------------
+
+
+def test_names_are_shown_as_they_are(tmp_path: Path, no_compiler: None) -> None:
+    net = RunnableModel(random.Random(0))
+    last = net.dense("b:dog:0", net.dense("[red]:cat:0", net.given("x", 4), 4), 4)
+    (tmp_path / "a:b:c.tflite").write_bytes(write_model(net.model([last])))
+    result = run("split", tmp_path / "a:b:c.tflite", "-k", 2, "-o", tmp_path / "job", *FAST)
+    assert result.exit_code == 0, result.stderr
+    assert "a:b:c: 2 ops" in result.stdout and "[red]:cat:0" in result.stdout
+
+
+def test_what_is_no_file_of_a_model_is_said_with_the_way_out(net: Path, tmp_path: Path, no_compiler: None) -> None:
+    args = ("-k", 2, "-o", tmp_path / "job", *FAST)
+    (tmp_path / "graph.json").write_text("{}")
+    os.mkfifo(tmp_path / "pipe")
+    for model, words in (
+        ("graph.json", ("graph.json", "no weights", "respect view")),
+        ("ResNet50-int8", ("ResNet50-int8", "respect models build")),
+        ("none.tflite", ("none.tflite", "No such file")),
+        ("pipe", ("pipe", "not a regular file")),
+        (".", ("not a regular file",)),
+    ):
+        result = run("split", tmp_path / model, *args)
+        assert result.exit_code == 2
+        for word in words:
+            assert word in result.stderr
+    result = run("split", net, *args, "--input", tmp_path / "pipe")
+    assert result.exit_code == 2 and "pipe" in result.stderr and "not a regular file" in result.stderr
+    result = run("split", net, "-k", 2, "-o", net / "job", *FAST)
+    assert result.exit_code == 2 and "net.tflite is no folder" in result.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["graph.json", "net.tflite", "pipe"]
 
 
 @pytest.mark.shared

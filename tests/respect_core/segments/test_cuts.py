@@ -51,6 +51,13 @@ def test_names_with_commas_and_colons_are_found() -> None:
     assert cut_names(["relu,add;x"], NET) == ("relu", "add;x")
     assert cut_names(["relu", "a,b", "out"], NET) == ("relu", "a,b", "out")
     assert cut_names(["conv:0"], NET) == ("conv:0",)
+    assert cut_names(["relu, add;x ", " out"], NET) == ("relu", "add;x", "out")
+
+
+@pytest.mark.parametrize("value", ["", ",", "relu,", ",relu", " , ", "relu,,out"])
+def test_a_missing_name_is_said(value: str) -> None:
+    with pytest.raises(BadInputError, match="lack the name of an op"):
+        cut_names([value], NET)
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path, content: bytes) -> 
         load_items(tmp_path / "a.npz", [IMAGE])
     with pytest.raises(InputFileError, match="No such file"):
         load_items(tmp_path / "gone.npz", [IMAGE])
-    with pytest.raises(InputFileError, match="directory"):
+    with pytest.raises(InputFileError, match="not a regular file"):
         load_items(tmp_path, [IMAGE])
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hardware_runners.compiler import CompiledSegment
-from hardware_runners.compiler_log import parse_log
+from hardware_runners.compiling.log import parse_log
 from respect_core.segments.dataflow import first_dataflow_fault
 from respect_core.segments.model_file import TfliteModel, open_model
 from respect_core.segments.rows import segment_rows

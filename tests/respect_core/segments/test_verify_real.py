@@ -17,24 +17,9 @@ from respect_core.segments.verify import chain_parts, run_chain, run_model, veri
 from respect_core.solve.compiler_rule import compiler_segments
 from respect_core.solve.orders import BestOrderSolver
 from respect_core.solve.protocol import Problem, SolveOptions
-from tests.conftest import SHARED
+from tests.real_models import BIRDS, MODELS, RUNNABLE
 
 pytestmark = pytest.mark.shared
-
-MODELS = SHARED / "data" / "models"
-BIRDS = "mobilenet_v2_1.0_224_inat_bird_quant"
-RUNNABLE = {
-    "deeplabv3_mnv2_dm05_pascal_quant.tflite": 8,
-    "keras_lstm_mnist_ptq.tflite": 6,
-    "mobilenet_v1_0.25_128_quant.tflite": 8,
-    f"{BIRDS}.tflite": 8,
-    f"{BIRDS}_segment_0_of_3.tflite": 8,
-    f"{BIRDS}_segment_1_of_3.tflite": 7,
-    f"{BIRDS}_segment_2_of_3.tflite": 4,
-    "split_concat.tflite": 2,
-    "swiftnet_hpd_uint8.lite": 8,
-}
-"""Largest number of stages up to 8 that has all outputs in the last one."""
 
 PIPELINE = Constraints(outputs_last=True, inputs_first=True)
 

@@ -59,7 +59,7 @@ def test_the_randwire_cells_halve_their_tensors() -> None:
 
 
 def test_unknown_names_and_shapes_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(UnknownNameError, match="did you mean 'SwiftNet-HPD'"):
+    with pytest.raises(UnknownNameError, match="did you mean 'SwiftNet-HPD"):
         load_memory_network("SwiftNet-HPB")
     net = ConvBuilder(1, [("input", (8, 8, 4))])
     net.conv("half", -1, 4, stride=2)
