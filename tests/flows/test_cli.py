@@ -151,11 +151,23 @@ def test_a_home_that_cannot_be_written_is_refused_before_work_starts(tmp_path: P
         assert str(occupied) in result.stderr
 
 
-def test_policy_without_a_champion_says_how_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_policy_without_a_champion_takes_the_weights_that_come_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    result = run("schedule", "ResNet50", "-k", "4", "--solver", "policy", "--home", str(tmp_path))
-    assert result.exit_code == 2
-    assert "respect nightly" in result.stderr
+    result = run("schedule", "ResNet50", "-k", "4", "--solver", "policy", "--home", str(tmp_path), "--json")
+    assert result.exit_code == 0
+    found = json.loads(result.stdout)
+    assert found["solver"] == "policy" and "come with the program" in found["solver_version"]
+    assert not (tmp_path / "mlflow").exists()
+    result = run("schedule", "ResNet50", "-k", "4", "--solver", "pointer", "--home", str(tmp_path))
+    assert result.exit_code == 2 and "--checkpoint" in result.stderr
+
+
+def test_a_checkpoint_that_is_not_there_is_named_even_where_the_proof_needs_no_policy() -> None:
+    for solver in ("auto", "exact", "policy"):
+        result = run("schedule", "Xception", "--stages", "4", "--solver", solver, "--checkpoint", "nowhere.safetensors")
+        assert result.exit_code == 2 and "nowhere.safetensors" in result.stderr
 
 
 def test_an_infeasible_problem_exits_with_3_and_still_prints_json(tmp_path: Path) -> None:
