@@ -37,7 +37,9 @@ def run_nightly(size: str, seed: int, home: Path | None, as_json: bool) -> None:
         print_json(asdict(result))
         return
     training, segments, memory = result.train.policy.training, result.segments, result.memory
-    _print_published([*result.graphs, *result.labels, training, result.schedules, segments, memory, result.benchmarks])
+    cut = [result.schedules, result.pipeline_schedules, result.robustness]
+    timed = [result.benchmarks, result.pipeline_benchmarks, result.measured]
+    _print_published([*result.graphs, *result.labels, training, *cut, segments, memory, *timed])
     _print_policy(result.train)
     _print_summary(at, result.schedules.partition)
     typer.echo(f"report: {result.report}")
@@ -81,14 +83,16 @@ def run_train(size: str, seed: int, home: Path | None, as_json: bool) -> None:
 
 
 def run_schedule(size: str, seed: int, home: Path | None, as_json: bool) -> None:
-    """Run the flow `schedule` over the ten models."""
+    """Run the flow `schedule` over the ten models, for peak memory and for throughput."""
     at, chosen = _prepare(size, home)
     from flows.schedule import schedule
 
-    result = schedule(chosen, seed, str(at.path))
-    _finish([result], as_json)
+    results = schedule(chosen, seed, str(at.path))
+    partition = results[0].partition
+    results += schedule(chosen, seed, str(at.path), "throughput")
+    _finish(results, as_json)
     if not as_json:
-        _print_summary(at, result.partition)
+        _print_summary(at, partition)
 
 
 def run_split(size: str, seed: int, home: Path | None, as_json: bool) -> None:

@@ -9,11 +9,13 @@ from prefect import flow, get_run_logger
 from flows.benchmark import benchmark
 from flows.generate import generate
 from flows.label import label
+from flows.measure import measure_jobs
 from flows.order import order
 from flows.schedule import schedule
-from flows.split import split
+from flows.split import segment_set, split
 from flows.train import TrainResult, train
 from tasks.home import Home
+from tasks.measure import find_jobs, write_small_jobs
 from tasks.publishing import Published
 from tasks.report import ReportSources, log_report, write_run_report
 from tasks.sizes import SizeName
@@ -27,9 +29,19 @@ class NightlyResult:
     labels: list[Published]
     train: TrainResult
     schedules: Published
+    """Layer graphs cut for peak memory."""
+    pipeline_schedules: Published
+    """Op graphs cut for throughput on a pipeline."""
+    robustness: Published
+    """These schedules judged on plausible devices."""
     segments: Published
     memory: Published
     benchmarks: Published
+    """Simulated pipelines of the layer graphs."""
+    pipeline_benchmarks: Published
+    """Simulated pipelines of the op graphs."""
+    measured: Published
+    """Segments of the small network, run for real on this host's processor."""
     report: str
     """Path of the HTML report."""
 
@@ -48,10 +60,14 @@ def nightly(size: SizeName = "smoke", seed: int = 0, home: str | None = None) ->
         graphs = generate(size, seed, home)
         labels = label(size, seed, home)
         trained = train(size, seed, home)
-        schedules = schedule(size, seed, home)
+        (schedules,) = schedule(size, seed, home)
+        pipeline_schedules, robustness = schedule(size, seed, home, "throughput")
         segments = split(size, seed, home)
         memory = order(size, seed, home)
         benchmarks = benchmark(size, "simulated", schedules.partition, home)
+        pipeline_benchmarks = benchmark(size, "simulated", pipeline_schedules.partition, home)
+        jobs = write_small_jobs(at.path, segment_set(at, "smoke", seed, log.warning))
+        measured = measure_jobs(at, find_jobs(jobs), "litert", None, {})
         policy = f"version {trained.policy.version}" + (" (reused)" if trained.policy.reused else "")
         report = write_run_report(
             at.path,
@@ -60,6 +76,10 @@ def nightly(size: SizeName = "smoke", seed: int = 0, home: str | None = None) ->
                 seed=seed,
                 schedules=schedules.partition,
                 benchmarks=benchmarks.partition,
+                pipeline_schedules=pipeline_schedules.partition,
+                pipeline_benchmarks=pipeline_benchmarks.partition,
+                measured=measured.partition,
+                segments=segments.partition,
                 training=trained.policy.training.partition,
                 memory=memory.partition,
                 policy=policy,
@@ -72,8 +92,12 @@ def nightly(size: SizeName = "smoke", seed: int = 0, home: str | None = None) ->
             labels=labels,
             train=trained,
             schedules=schedules,
+            pipeline_schedules=pipeline_schedules,
+            robustness=robustness,
             segments=segments,
             memory=memory,
             benchmarks=benchmarks,
+            pipeline_benchmarks=pipeline_benchmarks,
+            measured=measured,
             report=str(report),
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from prefect import flow, get_run_logger
 
 from hardware_runners.compiler import COMMAND, find_compiler
@@ -30,20 +32,32 @@ def split(size: SizeName = "smoke", seed: int = 0, home: str | None = None) -> P
     """
     at, log = Home.at(home), get_run_logger()
     with at.one_run(log.warning):
-        names, note = models_of(at.models, size)
-        if note:
-            log.warning("segments: %s", note)
-        compiler = find_compiler()
-        if compiler is None:
+        segments = segment_set(at, size, seed, log.warning)
+        if segments.compiler is None:
             log.info("segments: %s is not on the PATH, nothing is compiled", COMMAND)
-        segments = SegmentSet(
-            models=build_model_files(at.path, names),
-            num_stages=STAGES,
-            time_limit_s=min(get_size(size).schedule_time_limit_s, LONGEST_SOLVE_S),
-            seed=seed,
-            compiler=compiler.version if compiler else None,
-        )
         return ensure_segments(at, segments)
+
+
+def segment_set(home: Home, size: SizeName, seed: int, warn: Callable[[str], None]) -> SegmentSet:
+    """Build the models of a size where they are missing and say how they are split (inside a flow).
+
+    Args:
+        home: The home folder.
+        size: Which models.
+        seed: Seed of the items to verify on, and of solvers that draw.
+        warn: Told why there are fewer models than the size asks for.
+    """
+    names, note = models_of(home.models, size)
+    if note:
+        warn(f"segments: {note}")
+    compiler = find_compiler()
+    return SegmentSet(
+        models=build_model_files(home.path, names),
+        num_stages=STAGES,
+        time_limit_s=min(get_size(size).schedule_time_limit_s, LONGEST_SOLVE_S),
+        seed=seed,
+        compiler=compiler.version if compiler else None,
+    )
 
 
 def ensure_segments(home: Home, segments: SegmentSet) -> Published:

@@ -13,6 +13,7 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from hardware_runners.job import GRAPH_FILE, Job, read_job, write_job
+from hardware_runners.jobs.format import VERSION
 from hardware_runners.protocol import TimingPlan, open_runner
 from hardware_runners.simulated import profile_constants
 from respect_core.device import load_profile
@@ -71,7 +72,7 @@ def write_jobs(home: Home, schedules: str, model: str) -> list[Path]:
         if row["stage_of"] is None:
             continue
         name = f"{model}-x{row['num_stages']}-{row['objective']}-{row['device']}-{row['solver']}"
-        folder = home.jobs / re.sub(r"\W+", "_", schedules) / name
+        folder = home.jobs / f"v{VERSION}" / re.sub(r"\W+", "_", schedules) / name
         folder.parent.mkdir(parents=True, exist_ok=True)
         write_job(
             folder,

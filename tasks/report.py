@@ -11,11 +11,15 @@ from prefect import task
 from prefect.artifacts import create_link_artifact, create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
 
-from respect_core.report.data import ReportInput
+from respect_core.report.data import ReportInput, Rows
 from respect_core.report.page import write_report
 from respect_core.report.summary import summary_markdown
 from respect_core.tables.benchmarks import BENCHMARKS
+from respect_core.tables.memory import MEMORY
+from respect_core.tables.robustness import ROBUSTNESS
 from respect_core.tables.schedules import SCHEDULES
+from respect_core.tables.segments import SEGMENTS
+from respect_core.tables.table import TableSchema
 from respect_core.tables.training import TRAINING
 from tasks.home import Home
 from tasks.tracking import Tracking
@@ -41,7 +45,13 @@ class ReportSources:
     seed: int
     schedules: str
     benchmarks: str | None = None
+    pipeline_schedules: str | None = None
+    """Schedules of op graphs for throughput; their partition of `robustness` has the same name."""
+    pipeline_benchmarks: str | None = None
+    measured: str | None = None
+    segments: str | None = None
     training: str | None = None
+    memory: str | None = None
     policy: str = "none"
     """Which policy made the schedules, in words."""
 
@@ -50,12 +60,22 @@ class ReportSources:
 def write_run_report(home: Path, sources: ReportSources) -> Path:
     """Write the report, leave a summary and a link as artifacts, and return the file."""
     at = Home(path=home)
+
+    def read(schema: TableSchema, partition: str | None) -> Rows:
+        return at.dataset(schema).read(partition) if partition else ()
+
     schedules = at.dataset(SCHEDULES).read(sources.schedules)
     now = datetime.now(UTC)
     report = ReportInput(
         schedules=schedules,
-        benchmarks=at.dataset(BENCHMARKS).read(sources.benchmarks) if sources.benchmarks else (),
-        training=at.dataset(TRAINING).read(sources.training) if sources.training else (),
+        benchmarks=read(BENCHMARKS, sources.benchmarks),
+        pipeline_schedules=read(SCHEDULES, sources.pipeline_schedules),
+        pipeline_benchmarks=read(BENCHMARKS, sources.pipeline_benchmarks),
+        robustness=read(ROBUSTNESS, sources.pipeline_schedules),
+        measured=read(BENCHMARKS, sources.measured),
+        segments=read(SEGMENTS, sources.segments),
+        training=read(TRAINING, sources.training),
+        memory=read(MEMORY, sources.memory),
         facts={
             "Run": {"size": sources.size, "seed": sources.seed, "policy": sources.policy},
             "Versions": {name: metadata.version(name) for name in PACKAGES},
@@ -77,7 +97,17 @@ def log_report(home: Path, run_id: str, report: Path) -> None:
 
 
 def _digests(home: Home, sources: ReportSources) -> dict[str, object]:
-    named = ((SCHEDULES, sources.schedules), (BENCHMARKS, sources.benchmarks), (TRAINING, sources.training))
+    named = (
+        (SCHEDULES, sources.schedules),
+        (SCHEDULES, sources.pipeline_schedules),
+        (ROBUSTNESS, sources.pipeline_schedules),
+        (BENCHMARKS, sources.benchmarks),
+        (BENCHMARKS, sources.pipeline_benchmarks),
+        (BENCHMARKS, sources.measured),
+        (SEGMENTS, sources.segments),
+        (MEMORY, sources.memory),
+        (TRAINING, sources.training),
+    )
     return {
         f"{schema.name}/{partition}": home.dataset(schema).partition(partition).digest[:16]
         for schema, partition in named

@@ -11,6 +11,8 @@ from prefect.cache_policies import NO_CACHE
 
 from hardware_runners.compiler import CompileOptions, Compiler, find_compiler
 from respect_core.device import load_profile
+from respect_core.memory.order import MemoryOrderSolver
+from respect_core.memory.stages import StageOrder
 from respect_core.objective import Objective
 from respect_core.segments.interpreter import runtime_version
 from respect_core.segments.model_file import TfliteModel, open_model
@@ -47,6 +49,8 @@ class SegmentSet:
     """Deadline of one schedule."""
     num_items: int = 2
     """Random items that each split is verified on."""
+    order: StageOrder = "memory"
+    """How ops run inside each segment."""
     seed: int = 0
     """Of the items, and of solvers that draw."""
     compiler: str | None = None
@@ -58,6 +62,7 @@ class SegmentSet:
         return fingerprint(
             **asdict(self),
             solver_version=get_solver(self.solver).version,
+            order_version=MemoryOrderSolver.version,
             profile=asdict(load_profile(self.device)),
             interpreter=runtime_version(),
             schema=SEGMENTS.version,
@@ -95,7 +100,7 @@ def split_shard(home: Path, segments: SegmentSet, model: str) -> bool:
     whole = open_model(path)
     rows = []
     for num_stages, result in zip(segments.num_stages, results, strict=True):
-        rows += split_rows(whole, result, _problem(whole, num_stages, segments), segments, compiler)
+        rows += split_rows(whole, result, problem_of(whole, num_stages, segments), segments, compiler)
     for row in rows:
         if row["compiler_status"] not in (NOT_RUN, COMPILED):
             get_run_logger().warning("%s for K = %d: %s", model, row["num_stages"], row["message"])
@@ -109,7 +114,7 @@ def schedules_of(path: Path, segments: SegmentSet) -> list[SolveResult]:
     options = SolveOptions(time_limit_s=segments.time_limit_s, seed=segments.seed)
     results = []
     for num_stages in segments.num_stages:
-        problem = _problem(model, num_stages, segments)
+        problem = problem_of(model, num_stages, segments)
         warm_up(solver, problem)
         results.append(solver.solve(problem, options))
     return results
@@ -119,7 +124,8 @@ def split_rows(
     model: TfliteModel, result: SolveResult, problem: Problem, segments: SegmentSet, compiler: Compiler | None
 ) -> list[dict[str, Any]]:
     """Cut a model by a schedule, verify and compile the segments; return rows of `segments`."""
-    split = cut(model, problem, result, SplitOptions(num_items=segments.num_items, seed=segments.seed))
+    options = SplitOptions(num_items=segments.num_items, seed=segments.seed, order=segments.order)
+    split = cut(model, problem, result, options)
     if compiler is not None:
         with compiling_folder(model.path) as folder:
             return _rows(compiled(split, compiler, folder, CompileOptions()), compiler)
@@ -136,7 +142,8 @@ def publish_segments(home: Path, segments: SegmentSet) -> Published:
     return publish_all(at, (SEGMENTS,), segments.partition, segments.fingerprint, asdict(segments), checks)[0]
 
 
-def _problem(model: TfliteModel, num_stages: int, segments: SegmentSet) -> Problem:
+def problem_of(model: TfliteModel, num_stages: int, segments: SegmentSet) -> Problem:
+    """Return what is solved for a model of a set."""
     return Problem.of(model.graph, num_stages, segments.objective, device=segments.device, constraints=PIPELINE)
 
 
@@ -150,4 +157,6 @@ def _rows(split: Split, compiler: Compiler | None) -> list[dict[str, Any]]:
         fits_pycoral=split.pipeline_fault is None,
         kernel_mode=split.verification.kernels if split.verification else None,
         compiler=[done.columns(compiler.version) for done in split.compiled] if compiler else (),
+        peak_activation_bytes=split.memory.peak_bytes,
+        order_method=split.memory.method,
     )

@@ -24,7 +24,7 @@ POLICY: Final = "policy"
 BASELINE: Final = "random-orders"
 """The strongest simple baseline: what a policy has to beat."""
 _PROVERS: Final = ("exact", "ilp", "auto")
-_FIRST_SOLVERS: Final = ("exact", "ilp", "auto", POLICY, "pointer")
+_FIRST_SOLVERS: Final = ("exact", "ilp", "auto", POLICY, "pointer", "robust-max", "robust-p90")
 _LAST_SOLVERS: Final = ("profiling", "balanced", RULE)
 
 
@@ -45,9 +45,21 @@ class ReportInput:
     schedules: Rows
     """Rows of the table `schedules`."""
     benchmarks: Rows = ()
-    """Rows of the table `benchmarks`."""
+    """Rows of the table `benchmarks` for these schedules."""
+    pipeline_schedules: Rows = ()
+    """Rows of the table `schedules`: op graphs cut for throughput on a pipeline."""
+    pipeline_benchmarks: Rows = ()
+    """Simulated rows of the table `benchmarks` for them."""
+    robustness: Rows = ()
+    """Rows of the table `robustness` for them."""
+    measured: Rows = ()
+    """Rows of the table `benchmarks` of what was run for real."""
+    segments: Rows = ()
+    """Rows of the table `segments`."""
     training: Rows = ()
     """Rows of the table `training`."""
+    memory: Rows = ()
+    """Rows of the table `memory`."""
     facts: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     """Footer: for every heading (`Versions`, `Seeds`, `Datasets`) names and values."""
     title: str = "Schedules for pipelines of Edge TPUs"

@@ -11,6 +11,7 @@ from respect_core.report.palette import BAND, GRID, INK, LIMIT, MUTED, Style
 
 Spec = dict[str, Any]
 Value = Callable[[Case, str], float | None]
+Spread = Callable[[Case, str], tuple[float, float] | None]
 
 _ROW_PX: Final = 46
 _FONT: Final = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'Liberation Sans', sans-serif"
@@ -58,6 +59,7 @@ def dot_panel(
     line: float | None = None,
     line_text: str = "",
     from_zero: bool = True,
+    spread: Spread | None = None,
 ) -> Spec:
     """Draw one dot a model and solver: models as rows, the value along x.
 
@@ -72,6 +74,7 @@ def dot_panel(
         line: Where to draw a limit, if anywhere.
         line_text: What the limit is.
         from_zero: Start the axis at 0; else where the values and the limit do.
+        spread: The range of a case and solver, drawn as a line through the dot; None where there is none.
 
     Returns:
         The specification; solvers without any value have an empty trace, so that filters still find them.
@@ -87,18 +90,21 @@ def dot_panel(
             if (found := value(Case(model=model, num_stages=num_stages), solver)) is not None
         ]
         values += [x for x, _, _ in points]
-        traces.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "name": label(solver),
-                "x": [x for x, _, _ in points],
-                "y": [y for _, y, _ in points],
-                "text": [label(model) for _, _, model in points],
-                "marker": marker(styles[solver]),
-                "hovertemplate": f"<b>%{{text}}</b>, K = {num_stages}<br>{label(solver)}: {shown}<extra></extra>",
-            }
-        )
+        trace: Spec = {
+            "type": "scatter",
+            "mode": "markers",
+            "name": label(solver),
+            "x": [x for x, _, _ in points],
+            "y": [y for _, y, _ in points],
+            "text": [label(model) for _, _, model in points],
+            "marker": marker(styles[solver]),
+            "hovertemplate": f"<b>%{{text}}</b>, K = {num_stages}<br>{label(solver)}: {shown}<extra></extra>",
+        }
+        if spread is not None:
+            ranges = [spread(Case(model=model, num_stages=num_stages), solver) or (x, x) for x, _, model in points]
+            values += [end for ends in ranges for end in ends]
+            trace["error_x"] = _error_bars([x for x, _, _ in points], ranges, styles[solver])
+        traces.append(trace)
     smallest, largest = min([*values, *([0.0] if from_zero else [])], default=0.0), max(values, default=1.0)
     room = (largest - smallest) * 0.05 or 0.1
     bands = [_band(count - 1 - row) for row in range(0, count, 2)]
@@ -119,6 +125,15 @@ def dot_panel(
         margin={"l": 8, "r": 14, "t": top, "b": 8},
     )
     return {"data": traces, "layout": layout}
+
+
+def _error_bars(values: Sequence[float], ranges: Sequence[tuple[float, float]], style: Style) -> Spec:
+    """Return lines from the low to the high end of each range, also where the value lies outside of it."""
+    return {
+        "type": "data", "symmetric": False, "color": style.colour, "thickness": 1.2, "width": 0,
+        "array": [high - x for x, (_, high) in zip(values, ranges, strict=True)],
+        "arrayminus": [x - low for x, (low, _) in zip(values, ranges, strict=True)],
+    }  # fmt: skip
 
 
 def marker(style: Style, size: int = 8) -> Spec:

@@ -123,9 +123,9 @@ def speedup_charts(throughput: Throughput, styles: Mapping[str, Style], num_ops:
 
 
 _CURVES: Final = (
-    ("train_cost", "sampled orders", "#0072B2", "solid"),
+    ("train_cost", "while learning", "#0072B2", "solid"),
     ("baseline_cost", "baseline", "#222222", "dot"),
-    ("validation_cost", "greedy, validation", "#D55E00", "solid"),
+    ("validation_cost", "validation graphs", "#D55E00", "solid"),
 )
 
 
@@ -150,11 +150,11 @@ def training_charts(rows: Sequence[Row]) -> list[Chart]:
     return [
         Chart(
             title="Cost by epoch",
-            description="Mean cost of sampled orders, of the baseline and of greedy orders on the validation graphs.",
+            description="Mean cost while learning, of the baseline, and on the validation graphs.",
             spec={
                 "data": cost,
                 "layout": base_layout(
-                    epochs_axis, {"title": "mean cost, 1 − cosine"}, showlegend=True, legend=legend, margin=margin
+                    epochs_axis, {"title": "mean cost"}, showlegend=True, legend=legend, margin=margin
                 ),
             },
             height_px=360,

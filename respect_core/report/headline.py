@@ -7,15 +7,20 @@ from collections.abc import Sequence
 
 from respect_core.report.data import POLICY, RULE, Setting, Throughput
 from respect_core.report.html_parts import esc, interval_text, seconds_text
+from respect_core.report.pipelines import OPTIMUM, Pipelines
 from respect_core.report.statistics import bootstrap_mean
 
 
-def headline_cards(settings: Sequence[Setting], throughputs: Sequence[Throughput]) -> str:
+def headline_cards(
+    settings: Sequence[Setting], throughputs: Sequence[Throughput], pipelines: Sequence[Pipelines] = ()
+) -> str:
     """Return the numbers as a list of cards; what is not known has no card."""
     cards = []
     if settings:
         cards += _schedule_cards(settings[0])
-    for throughput in throughputs[:1]:
+    for found in pipelines[:1]:
+        cards += _pipeline_cards(found)
+    for throughput in throughputs[: 0 if pipelines else 1]:
         best = _best_contender(throughput)
         if best is not None:
             how = "simulated" if throughput.is_simulated else "measured"
@@ -28,6 +33,15 @@ def headline_cards(settings: Sequence[Setting], throughputs: Sequence[Throughput
         for number, what in cards
     )
     return f'<ul class="cards">{items}</ul>' if cards else '<p class="absent">There are no schedules to report.</p>'
+
+
+def _pipeline_cards(pipelines: Pipelines) -> list[tuple[str, str]]:
+    speedup = pipelines.mean_speedup(OPTIMUM)
+    if speedup is None or speedup.nominal is None:
+        return []
+    bounds = "" if speedup.low is None or speedup.high is None else f" [{speedup.low:.2f}, {speedup.high:.2f}]"
+    what = f"simulated speed-up of the throughput optimum over the compiler’s rule, geometric mean{bounds}"
+    return [(f"{speedup.nominal:.2f}×", f"{what}, n = {len(pipelines.cases)}")]
 
 
 def _schedule_cards(setting: Setting) -> list[tuple[str, str]]:

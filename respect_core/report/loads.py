@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from respect_core.device import MIB
 from respect_core.report.data import POLICY, RULE, Setting
 from respect_core.report.palette import Style
+from respect_core.report.pipelines import OPTIMUM, PEAK
 
 
 def load_choices(settings: Sequence[Setting], styles: Mapping[str, Style]) -> list[dict[str, Any]]:
@@ -37,4 +39,22 @@ def load_choices(settings: Sequence[Setting], styles: Mapping[str, Style]) -> li
             first = next((name for name in (setting.prover, POLICY) if name in names), names[0])
             second = next((name for name in (RULE, *reversed(names)) if name in names and name != first), first)
             out.append({"label": f"{case}{where}", "first": first, "second": second, "solvers": solvers})
+    return out
+
+
+def pipeline_loads(settings: Sequence[Setting]) -> list[Setting]:
+    """Return the settings for throughput, the peak-memory optimum of the same cases among their solvers."""
+    out = []
+    for setting in settings:
+        if setting.objective != "throughput":
+            continue
+        peak = {
+            (case, PEAK): row
+            for other in settings
+            if (other.objective, other.device) == ("peak-memory", setting.device)
+            for (case, solver), row in other.rows.items()
+            if solver == OPTIMUM
+        }
+        solvers = (*setting.solvers, PEAK) if peak else setting.solvers
+        out.append(replace(setting, rows=setting.rows | peak, solvers=solvers))
     return out

@@ -11,63 +11,24 @@ from pathlib import Path
 from typing import Any
 
 from respect_core.errors import UnwritableError
-from respect_core.report.data import (
-    POLICY,
-    ReportInput,
-    Setting,
-    Throughput,
-    plain_rows,
-    settings_of,
-    solver_order,
-    throughputs_of,
-)
+from respect_core.report.data import POLICY, ReportInput, settings_of, solver_order, throughputs_of
 from respect_core.report.dots import label
-from respect_core.report.figures import (
-    Chart,
-    gap_charts,
-    load_layouts,
-    memory_charts,
-    speedup_charts,
-    time_chart,
-    training_charts,
-)
+from respect_core.report.figures import load_layouts
 from respect_core.report.headline import headline_cards
 from respect_core.report.html_parts import esc
-from respect_core.report.loads import load_choices
-from respect_core.report.palette import Style, styles_for
-from respect_core.report.tables import case_tables, facts_lists, gap_note, solver_table, speedup_table
+from respect_core.report.loads import load_choices, pipeline_loads
+from respect_core.report.measured import measured_section
+from respect_core.report.memory import memory_section
+from respect_core.report.palette import styles_for
+from respect_core.report.pipelines import pipelines_of
+from respect_core.report.sections import Page, add_loads, add_pipelines, add_setting, add_throughputs, add_training
+from respect_core.report.segments import segments_section
+from respect_core.report.tables import facts_lists
 
 _POLICY_OF_THE_PAGE = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:; font-src data:"
 )
 """Content security policy: whatever a name in the data says, the browser fetches nothing."""
-
-
-class _Page:
-    """Collects sections and the charts that they hold."""
-
-    def __init__(self, styles: dict[str, Style]) -> None:
-        self.styles = styles
-        self.sections: list[str] = []
-        self.charts: dict[str, Any] = {}
-        self.filtered: list[str] = []
-
-    def add(self, *parts: str) -> None:
-        self.sections.extend(parts)
-
-    def panels(self, charts: Sequence[Chart], *, filtered: bool = True) -> str:
-        """Return figures side by side where there is room, and remember what to draw into them."""
-        figures = []
-        for chart in charts:
-            name = f"chart-{len(self.charts)}"
-            self.charts[name] = chart.spec
-            if filtered:
-                self.filtered.append(name)
-            figures.append(
-                f'<figure><figcaption>{esc(chart.title)}</figcaption><div class="chart" id="{name}" role="img" '
-                f'aria-label="{esc(chart.description)}" style="height:{chart.height_px}px"></div></figure>'
-            )
-        return f'<div class="panels">{"".join(figures)}</div>'
 
 
 def build_report(report: ReportInput) -> str:
@@ -82,18 +43,28 @@ def build_report(report: ReportInput) -> str:
     """
     settings = settings_of(report.schedules)
     throughputs = throughputs_of(report.benchmarks)
-    solvers = solver_order({solver for setting in settings for solver in setting.solvers})
-    contenders = [name for throughput in throughputs for name in throughput.contenders if name not in solvers]
-    page = _Page(styles_for([*solvers, *dict.fromkeys(contenders)]))
+    cut = settings_of(report.pipeline_schedules)
+    pipelines = pipelines_of(report.pipeline_schedules, report.pipeline_benchmarks, report.robustness)
+    solvers = solver_order({solver for setting in (*settings, *cut) for solver in setting.solvers})
+    contenders = [name for throughput in throughputs for name in throughput.contenders]
+    loaded = pipeline_loads(cut)
+    contenders += [name for found in pipelines for name in found.names]
+    contenders += [name for setting in loaded for name in setting.solvers]
+    contenders = [name for name in dict.fromkeys(contenders) if name not in solvers]
+    page = Page(styles_for([*solvers, *contenders]))
+    for found in pipelines:
+        add_pipelines(page, found, [one for one in cut if one.device == found.device])
+    page.add(measured_section(report.measured))
     for setting in settings:
-        _add_setting(page, setting)
+        add_setting(page, setting)
     if not any(POLICY in setting.solvers for setting in settings):
         page.add('<p class="absent">No schedules of a learned policy are in this run.</p>')
-    _add_throughputs(page, throughputs, settings)
-    loads = load_choices(settings, page.styles)
-    _add_loads(page, loads)
-    _add_training(page, report)
-    return _document(report, page, headline_cards(settings, throughputs), list(page.styles), loads)
+    add_throughputs(page, throughputs, settings)
+    loads = load_choices([*settings, *loaded], page.styles)
+    add_loads(page, loads)
+    page.add(segments_section(report.segments), memory_section(report.memory))
+    add_training(page, report)
+    return _document(report, page, headline_cards(settings, throughputs, pipelines), list(page.styles), loads)
 
 
 def write_report(path: str | Path, report: ReportInput) -> Path:
@@ -120,93 +91,11 @@ def write_report(path: str | Path, report: ReportInput) -> Path:
     return path
 
 
-# -- sections ---------------------------------------------------------------------------------------------------------
-
-
-def _add_setting(page: _Page, setting: Setting) -> None:
-    page.add(
-        f"<section><h2>Objective {esc(setting.objective)}, device {esc(setting.device)}</h2>",
-        solver_table(setting, page.styles),
-        gap_note(setting),
-        "<h3>Gap by model and solver</h3>",
-        page.panels(gap_charts(setting, page.styles)),
-        "<h3>Peak memory against the 8 MiB of an Edge TPU</h3>",
-        page.panels(memory_charts(setting, page.styles)),
-        "<h3>Solving time</h3>",
-        '<p class="note">Seconds of the solver alone, on the machine of this run, without start-up and reading.</p>',
-        page.panels([time_chart(setting, page.styles)]),
-        "<h3>Every case in numbers</h3>",
-        *(f"<details><summary>{esc(title)}</summary>{table}</details>" for title, table in case_tables(setting)),
-        "</section>",
-    )
-
-
-def _add_throughputs(page: _Page, throughputs: Sequence[Throughput], settings: Sequence[Setting]) -> None:
-    num_ops = {model: n for setting in settings for model, n in setting.num_ops.items()}
-    shown = [throughput for throughput in throughputs if throughput.speedup]
-    if not shown:
-        page.add(
-            "<section><h2>Throughput</h2>",
-            '<p class="absent">No pipelined benchmarks beside the compiler’s rule are in this run.</p></section>',
-        )
-    for throughput in shown:
-        how = "Simulated" if throughput.is_simulated else "Measured"
-        note = (
-            "Simulated: no device was involved; stage times come from the device model."
-            if throughput.is_simulated
-            else "Measured on devices."
-        )
-        page.add(
-            f"<section><h2>{how} throughput, {esc(throughput.device)}</h2>",
-            f'<p class="note">{note} Speed-up: time between items under the compiler’s parameter-count rule over '
-            "that of the solver. Intervals: 95 %, bootstrap over models.</p>",
-            speedup_table(throughput, page.styles),
-            page.panels(speedup_charts(throughput, page.styles, num_ops)),
-            "</section>",
-        )
-
-
-def _add_loads(page: _Page, loads: Sequence[dict[str, Any]]) -> None:
-    page.add("<section><h2>Stage loads</h2>")
-    if not loads:
-        page.add('<p class="absent">No schedule was found.</p></section>')
-        return
-    largest = max(range(len(loads)), key=lambda i: (sum(loads[i]["solvers"][0]["memory_mib"]), i))
-    options = "".join(
-        f'<option value="{i}"{" selected" if i == largest else ""}>{esc(entry["label"])}</option>'
-        for i, entry in enumerate(loads)
-    )
-    figures = "".join(
-        f'<figure><figcaption>{title}</figcaption><div class="chart" id="{name}" role="img" '
-        'aria-label="Bars of the chosen schedules" style="height:340px"></div></figure>'
-        for name, title in (
-            ("load-memory", "Parameters of every stage (dashed: 8 MiB on chip)"),
-            ("load-time", "Modelled time of every stage"),
-        )
-    )
-    page.add(
-        '<p class="note">Choose a case and two schedules; the largest bar of each is what its objective minimises.</p>',
-        f'<div class="choices"><label>Case <select id="load-case">{options}</select></label>'
-        '<label>Schedule <select id="load-first"></select></label>'
-        '<label>beside <select id="load-second"></select></label></div>',
-        f'<div class="panels">{figures}</div></section>',
-    )
-
-
-def _add_training(page: _Page, report: ReportInput) -> None:
-    charts = training_charts(plain_rows(report.training))
-    page.add("<section><h2>Training of the policy</h2>")
-    if charts:
-        page.add(page.panels(charts, filtered=False), "</section>")
-    else:
-        page.add('<p class="absent">No training is in this run.</p></section>')
-
-
 # -- the document -----------------------------------------------------------------------------------------------------
 
 
 def _document(
-    report: ReportInput, page: _Page, cards: str, names: Sequence[str], loads: Sequence[dict[str, Any]]
+    report: ReportInput, page: Page, cards: str, names: Sequence[str], loads: Sequence[dict[str, Any]]
 ) -> str:
     from plotly.offline import get_plotlyjs
 

@@ -50,6 +50,12 @@ _KNOWN: Final = {
     "order-file": Style(colour="#E69F00", symbol="triangle-up"),
     "order-kahn": Style(colour="#56B4E9", symbol="triangle-down"),
     "random-orders": Style(colour="#CC79A7", symbol="x"),
+    "robust-max": Style(colour="#7A4FA3", symbol="diamond"),
+    "robust-p90": Style(colour="#7A4FA3", symbol="triangle-up"),
+    "local-search": Style(colour="#009E73", symbol="cross"),
+    "profiling": Style(colour="#D55E00", symbol="diamond"),
+    "balanced": Style(colour="#8C6D1F", symbol="square"),
+    "peak-memory optimum": Style(colour="#56B4E9", symbol="square"),
 }
 _SPARE: Final = tuple(
     Style(colour=colour, symbol=symbol)

@@ -41,11 +41,16 @@ def solver_table(setting: Setting, styles: Mapping[str, Style]) -> str:
         ]
         rows.append(TableRow(head=solver, cells=cells, mark=styles[solver].swatch))
     return table(
-        f"Solvers at a glance: objective {setting.objective}, device {setting.device}",
+        f"Solvers at a glance: {_what(setting)}",
         "Solver",
         ["cases", "solved", "proven optimal", "mean gap [95 % CI]", "worst gap", "median s", "longest s"],
         rows,
     )
+
+
+def _what(setting: Setting) -> str:
+    simulated = " (simulated)" if setting.objective == "throughput" else ""
+    return f"objective {setting.objective}{simulated}, device {setting.device}"
 
 
 def gap_note(setting: Setting) -> str:
@@ -78,7 +83,7 @@ def case_tables(setting: Setting) -> list[tuple[str, str]]:
         title = f"{size:,} bytes{', more than 8 MiB' if over else ''}" if size is not None else str(row["status"])
         return Cell(text=mib_text(size) + (" ▲" if over else ""), title=title)
 
-    what = f"objective {setting.objective}, device {setting.device}"
+    what = _what(setting)
     return [
         ("Gaps of every case", _case_table(setting, f"Gap to the best proven bound (bold: none); {what}", gap)),
         ("Solving times of every case", _case_table(setting, f"Solving time in seconds; {what}", seconds)),

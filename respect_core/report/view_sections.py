@@ -104,8 +104,8 @@ def _time_row(load: StageLoad, slowest: int) -> str:
 def stage_table(loads: Sequence[StageLoad], profile: DeviceProfile) -> str:
     """Every number of every stage, with the parts of its modelled time."""
     heads = (
-        "ops", "million MACs", "parameters", "compiled", "streamed", "in", "out", "compute ms", "streaming ms",
-        "hidden ms", "transfer ms", "fixed ms", "time ms",
+        "ops", "million MACs", "parameters", "compiled", "streamed", "in", "out", "compute", "streaming", "hidden",
+        "transfer", "fixed", "time",
     )  # fmt: skip
     rows = []
     for load in loads:
@@ -118,7 +118,7 @@ def stage_table(loads: Sequence[StageLoad], profile: DeviceProfile) -> str:
             *(f"{ns / 1e6:.3f}" for ns in times),
         ]
         rows.append([_stage_button(load.stage), *map(esc, cells)])
-    caption = f"Stages in numbers; streamed bytes and times are modelled for {safe_text(profile.name)}"
+    caption = f"Stages in numbers; streamed bytes and times (in ms) are modelled for {safe_text(profile.name)}"
     return _table(caption, ("Stage", *heads), rows)
 
 

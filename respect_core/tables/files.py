@@ -23,7 +23,7 @@ def writing(path: Path) -> Iterator[None]:
         raise
     except OSError as error:
         raise UnwritableError(
-            f"{path} cannot be written ({error.strerror or error}): free space or choose --home"
+            f"{path} cannot be written ({error.strerror or error}): free space or choose --home (or another --out)"
         ) from error
 
 

@@ -11,12 +11,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from respect_core.constraints import Constraints
 from respect_core.errors import CorruptDatasetError, QualityError, SolverFailedError
+from respect_core.schedule import first_violation
+from respect_core.sources.catalog import load_model
 from respect_core.tables.benchmarks import BENCHMARKS
 from respect_core.tables.graphs import GRAPHS
 from respect_core.tables.labels import LABELS
 from respect_core.tables.memory import MEMORY
 from respect_core.tables.ops import OPS
+from respect_core.tables.robustness import ROBUSTNESS
 from respect_core.tables.schedules import SCHEDULES
 from respect_core.tables.segments import SEGMENTS
 from respect_core.tables.tensors import TENSORS
@@ -32,7 +36,9 @@ def test_nightly_runs_end_to_end_and_reuses_what_is_unchanged(home: Home) -> Non
     from flows.nightly import nightly
 
     first = nightly("smoke", 0, str(home.path))
-    published = (*first.graphs, *first.labels, first.schedules, first.segments, first.memory, first.benchmarks)
+    scheduled = (first.schedules, first.pipeline_schedules, first.robustness)
+    timed = (first.benchmarks, first.pipeline_benchmarks, first.measured)
+    published = (*first.graphs, *first.labels, *scheduled, first.segments, first.memory, *timed)
     assert not any(p.reused for p in published)
     assert first.train.decision is not None and first.train.decision.promoted
 
@@ -44,6 +50,7 @@ def test_nightly_runs_end_to_end_and_reuses_what_is_unchanged(home: Home) -> Non
     assert {row["num_stages"] for row in schedules} == {4, 5, 6}
     optimal = {row["num_stages"]: row["peak_param_bytes"] for row in schedules if row["solver"] == "ilp"}
     assert optimal == {4: 5_965_744, 5: 5_216_744, 6: 4_706_112}
+    check_pipelines(home, first)
     segments = home.dataset(SEGMENTS).read(first.segments.partition).to_pylist()
     assert {(row["model"], row["num_stages"], row["stage"]) for row in segments} == {
         ("small-int8", num_stages, stage) for num_stages in (4, 5, 6) for stage in range(num_stages)
@@ -55,22 +62,63 @@ def test_nightly_runs_end_to_end_and_reuses_what_is_unchanged(home: Home) -> Non
     ]
     benchmarks = home.dataset(BENCHMARKS).read(first.benchmarks.partition).to_pylist()
     assert benchmarks and all(row["is_simulated"] for row in benchmarks)
+    measured = home.dataset(BENCHMARKS).read(first.measured.partition).to_pylist()
+    assert {(row["runner"], row["model"], row["num_stages"]) for row in measured} == {
+        ("litert", "small-int8", num_stages) for num_stages in (4, 5, 6)
+    }
+    assert not any(row["is_simulated"] for row in measured)
+    measured = home.dataset(BENCHMARKS).read(first.measured.partition).to_pylist()
+    assert {row["runner"] for row in measured} == {"litert"} and not any(row["is_simulated"] for row in measured)
+    assert {row["num_stages"] for row in measured} == {4, 5, 6}
     assert home.dataset(TRAINING).read(first.train.policy.training.partition).num_rows == 2
 
     report = Path(first.report)
     page = report.read_text(encoding="utf-8")
     assert "Xception" in page and "SwiftNet-HPD-C" in page
+    for heading in ("Throughput on a pipeline, usb3 (simulated)", "Measured on this host’s processor", "Segments"):
+        assert f"<h2>{heading}" in page
     tracking = Tracking(home.path)
     logged = tracking.client.list_artifacts(first.train.policy.run_id, "report")
     assert [Path(entry.path).name for entry in logged] == [report.name]
     assert tracking.version_of("champion") == first.train.policy.version
 
     second = nightly("smoke", 0, str(home.path))
-    assert all(p.reused for p in (*second.graphs, *second.labels, second.schedules, second.segments, second.memory))
+    assert all(p.reused for p in (*second.graphs, *second.labels, second.segments, second.memory))
+    assert all(p.reused for p in (second.schedules, second.pipeline_schedules, second.robustness))
     assert second.train.policy.reused and second.train.policy.version == first.train.policy.version
-    assert not second.benchmarks.reused
-    for schema in (GRAPHS, OPS, TENSORS, LABELS, SCHEDULES, SEGMENTS, MEMORY, BENCHMARKS, TRAINING):
+    assert not any(p.reused for p in (second.benchmarks, second.pipeline_benchmarks, second.measured))
+    for schema in (GRAPHS, OPS, TENSORS, LABELS, SCHEDULES, ROBUSTNESS, SEGMENTS, MEMORY, BENCHMARKS, TRAINING):
         home.dataset(schema).verify()
+
+
+def check_pipelines(home: Home, result: Any) -> None:
+    """Check the schedules for throughput: whose, of what, legal for pycoral's pipeline, judged and simulated."""
+    assert result.pipeline_schedules.partition == result.robustness.partition
+    rows = home.dataset(SCHEDULES).read(result.pipeline_schedules.partition).to_pylist()
+    found = {(row["solver"], row["objective"], row["num_stages"]) for row in rows}
+    solvers = {"policy", "local-search", "robust-max", "robust-p90", "profiling", "balanced", "compiler-rule", "exact"}
+    asked = {("exact", "peak-memory"), *((solver, "throughput") for solver in solvers)}
+    assert found == {(*who, num_stages) for who in asked for num_stages in (4, 5, 6)}
+    graph = load_model("Xception-int8")
+    pipeline = Constraints(outputs_last=True, inputs_first=True)
+    best = {}
+    for row in rows:
+        assert (row["model"], row["num_ops"]) == ("Xception-int8", graph.num_ops)
+        assert first_violation(graph, row["stage_of"], row["num_stages"], pipeline) is None
+        if row["solver"] == "exact" and row["objective"] == "throughput":
+            assert row["status"] == "optimal"
+            best[row["num_stages"]] = row["bottleneck_us"]
+    assert all(row["bottleneck_us"] >= best[row["num_stages"]] for row in rows)
+    judged = home.dataset(ROBUSTNESS).read(result.robustness.partition).to_pylist()
+    assert len(judged) == len(rows) and {(r["num_scenarios"], r["scenario_seed"]) for r in judged} == {(200, 1)}
+    timed = home.dataset(BENCHMARKS).read(result.pipeline_benchmarks.partition).to_pylist()
+    periods = {
+        (row["solver"], row["objective"], row["num_stages"]): row["interval_us"]
+        for row in timed
+        if row["mode"] == "pipelined" and row["interval_us"] is not None
+    }
+    assert all(row["is_simulated"] for row in timed)
+    assert periods == {(r["solver"], r["objective"], r["num_stages"]): pytest.approx(r["bottleneck_us"]) for r in rows}
 
 
 def test_labels_have_the_same_bytes_on_every_run(home: Home, tmp_path: Path) -> None:
@@ -160,7 +208,7 @@ def test_schedule_runs_alone_without_a_policy(home: Home) -> None:
     from flows.benchmark import benchmark
     from flows.schedule import schedule
 
-    done = schedule("smoke", 0, str(home.path))
+    (done,) = schedule("smoke", 0, str(home.path))
     rows = home.dataset(SCHEDULES).read(done.partition)
     assert "policy" not in rows["solver"].to_pylist()
     assert isinstance(rows, pa.Table)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from respect_core.report.page import build_report
-from tests.respect_core.report.report_input import whole_input
+from tests.respect_core.report.pipeline_input import pipeline_input
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 BROWSER = next((found for name in NAMES if (found := shutil.which(name))), None)
@@ -58,7 +58,7 @@ setTimeout(() => {
 
 def look(folder: Path, width: int) -> dict[str, Any]:
     """Open the report in a frame of one width, which browsers allow to be narrower than a window can be."""
-    page = build_report(whole_input())
+    page = build_report(pipeline_input())
     page = page.replace('<meta name="viewport"', f'{LISTEN}<meta name="viewport"').replace(
         "</body>", f"{MEASURE}</body>"
     )
@@ -87,7 +87,7 @@ def look(folder: Path, width: int) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.skipif(BROWSER is None, reason=f"none of {', '.join(NAMES)} is installed")
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("width", [1280, 400])
 def test_it_renders_without_errors_or_overflow(tmp_path: Path, width: int) -> None:
     found = look(tmp_path, width)
     assert found["width"] == width

@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from respect_core.graph import UNKNOWN, DnnGraph
+from respect_core.memory.part import subgraph
+from respect_core.memory.rules import DEFAULT_RULES
 from respect_core.solve.orders import BestOrderSolver
 from respect_core.solve.protocol import Problem, SolveOptions
+from tests.memory_oracles import MemoryOracle
 
 Row = dict[str, Any]
 
@@ -47,10 +50,18 @@ def _row(graph: DnnGraph, stage_of: Sequence[int], num_stages: int, stage: int) 
         "fits_pycoral": False,
         "is_verified": True,
         "kernel_mode": "reference",
-        "peak_activation_bytes": None,
+        "peak_activation_bytes": _peak(graph, ops),
         "order_method": None,
         **_compiler(stage),
     }
+
+
+def _peak(graph: DnnGraph, ops: Sequence[int]) -> int | None:
+    """What the ops need in the order of their indices, where that is one."""
+    if not graph.is_topological(range(graph.num_ops)):
+        return None
+    part = subgraph(graph, ops)
+    return max(MemoryOracle(part, DEFAULT_RULES).profile(range(part.num_ops))[0])
 
 
 def _compiler(stage: int) -> Row:

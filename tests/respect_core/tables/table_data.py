@@ -9,12 +9,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from respect_core.device_constants import load_known_profile
 from respect_core.graph import UNKNOWN, DnnGraph
+from respect_core.memory.rewrite_search import RewriteOptions
+from respect_core.memory.study import ORDER_SOLVERS, memory_row, open_order_solver, study_order
 from respect_core.solve.orders import SIMPLE_ORDERS, BestOrderSolver, OrderSolver
 from respect_core.solve.protocol import Problem, SolveOptions, gap_of, result_of, result_row
+from respect_core.solve.robust_rows import robustness_rows
 from respect_core.tables.benchmarks import BENCHMARKS
 from respect_core.tables.graph_rows import GraphTables, graphs_to_tables
 from respect_core.tables.labels import LABEL_TIMINGS, LABELS
+from respect_core.tables.memory import MEMORY
+from respect_core.tables.robustness import ROBUSTNESS
 from respect_core.tables.schedules import SCHEDULES
 from respect_core.tables.segments import SEGMENTS
 from respect_core.tables.table import TableSchema
@@ -125,6 +131,16 @@ def schedule_rows(graphs: dict[str, DnnGraph], objectives: Sequence[str] = ("pea
     return out
 
 
+def judged_rows(graphs: dict[str, DnnGraph], schedules: list[Row], num_scenarios: int = 12) -> list[Row]:
+    """Every schedule on a few devices."""
+    known = load_known_profile("usb3")
+    out = []
+    for name, graph in graphs.items():
+        mine = [row for row in schedules if row["model"] == name]
+        out += robustness_rows(Problem.of(graph, 3, "throughput"), mine, known, num_scenarios, 1)
+    return out
+
+
 def benchmark_rows(modes: Sequence[str] = ("latency", "pipelined"), items: int = 4) -> list[Row]:
     out = []
     for mode in modes:
@@ -170,18 +186,31 @@ def training_rows(epochs: int = 3) -> list[Row]:
     ]
 
 
+def memory_rows(graphs: dict[str, DnnGraph]) -> list[Row]:
+    """Every graph with and without rewriting, by both solvers."""
+    return [
+        memory_row(study_order(graph, solver=open_order_solver(solver), rewriting=rewriting, on_chip_bytes=5000), name)
+        for name, graph in graphs.items()
+        for solver in ORDER_SOLVERS
+        for rewriting in (None, RewriteOptions())
+    ]
+
+
 def valid_tables() -> dict[str, pa.Table]:
     """One valid table a schema."""
     graphs = small_graphs()
     tables, labels = graph_tables(graphs), label_rows(graphs)
+    schedules = schedule_rows(graphs)
     return {
         "graphs": tables.graphs,
         "ops": tables.ops,
         "tensors": tables.tensors,
         "labels": LABELS.table(labels),
         "label_timings": LABEL_TIMINGS.table(timing_rows(labels)),
-        "schedules": SCHEDULES.table(schedule_rows(graphs)),
+        "schedules": SCHEDULES.table(schedules),
+        "robustness": ROBUSTNESS.table(judged_rows(graphs, schedules)),
         "segments": SEGMENTS.table([row for graph in graphs.values() for row in segment_rows(graph, 3)]),
+        "memory": MEMORY.table(memory_rows(graphs)),
         "benchmarks": BENCHMARKS.table(benchmark_rows()),
         "training": TRAINING.table(training_rows()),
     }

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from hardware_runners.compiler_log import STATUSES
+from hardware_runners.compiling.log import STATUSES
 from respect_core.schedule import first_violation
 from respect_core.tables.domain_checks import segment_checks
 from respect_core.tables.segments import COMPILER_STATUSES, SEGMENTS
@@ -53,6 +53,8 @@ def test_segments_of_any_legal_schedule_pass(data: st.DataObject) -> None:
     ("row", "change", "rule"),
     [
         (0, {"stage": 4}, "stages_complete"),
+        (0, {"peak_activation_bytes": 1}, "graph_recomputed"),
+        (0, lambda r: {"ops": r["ops"][::-1]}, "graph_recomputed"),
         (0, {"num_stages": 5}, "stages_complete"),
         (0, {"model_ops": 7}, "stages_complete"),
         (2, {"num_ops": 99}, "ops_partition_the_model"),
