@@ -7,13 +7,19 @@ from typing import Annotated
 
 import typer
 
+from flows.cli_benchmark_command import benchmark
+from flows.cli_calibrate_command import calibrate
 from flows.cli_models import models_app
 from flows.cli_order_command import order
+from flows.cli_view_command import view
 from flows.options import (
+    CheckpointOption,
+    ConstraintsOption,
     DeviceOption,
     HomeOption,
     JsonOption,
     ObjectiveOption,
+    RatioOption,
     SchedulerOption,
     SeedOption,
     SizeOption,
@@ -98,13 +104,9 @@ def schedule(
         list[str] | None,
         typer.Option("--constraint", help="outputs_last, inputs_first or colocate_children; repeatable."),
     ] = None,
-    constraints: Annotated[
-        Path | None, typer.Option("--constraints", help="File of constraints, JSON or TOML.")
-    ] = None,
-    ratio: Annotated[int, typer.Option("--ratio", help="Weight of a byte of peak memory in `weighted`.")] = 100,
-    checkpoint: Annotated[
-        Path | None, typer.Option("--checkpoint", help="Policy weights; else the registered champion.")
-    ] = None,
+    constraints: ConstraintsOption = None,
+    ratio: RatioOption = 100,
+    checkpoint: CheckpointOption = None,
     robust: Annotated[
         str | None, typer.Option("--robust", help="Minimise the regret over plausible devices: max or p90.")
     ] = None,
@@ -164,13 +166,9 @@ def split(
         typer.Option("--cuts", help="Split by hand: ops at which a new stage starts, a,b,... in the file's order."),
     ] = None,
     constraint: Annotated[list[str] | None, typer.Option("--constraint", help="colocate_children; repeatable.")] = None,
-    constraints: Annotated[
-        Path | None, typer.Option("--constraints", help="File of constraints, JSON or TOML.")
-    ] = None,
-    ratio: Annotated[int, typer.Option("--ratio", help="Weight of a byte of peak memory in `weighted`.")] = 100,
-    checkpoint: Annotated[
-        Path | None, typer.Option("--checkpoint", help="Policy weights; else the registered champion.")
-    ] = None,
+    constraints: ConstraintsOption = None,
+    ratio: RatioOption = 100,
+    checkpoint: CheckpointOption = None,
     any_runner: Annotated[
         bool,
         typer.Option("--any-runner", help="Allow what pycoral's pipeline cannot run, and models that are not int8."),
@@ -189,6 +187,9 @@ def split(
         int,
         typer.Option("--retry-cuts", min=0, max=100, help="How often to try other cuts if a segment does not compile."),
     ] = 0,
+    order: Annotated[
+        str, typer.Option("--order", help="Ops inside a segment: file, or memory for the least activation memory.")
+    ] = "file",
     seed: SeedOption = 0,
     home: HomeOption = None,
     json: JsonOption = False,
@@ -203,6 +204,7 @@ def split(
     from flows.cli_schedule import ScheduleRequest
     from flows.cli_split import split_model
     from flows.split_schedule import SplitRequest
+    from respect_core.memory.stages import stage_order
     from tasks.split import SplitOptions
 
     number = None if stages in (None, "auto") else int(str(stages))
@@ -220,7 +222,9 @@ def split(
         checkpoint=checkpoint,
         home=home,
     )
-    options = SplitOptions(any_runner=any_runner, verify=verify, num_items=items, input_file=inputs, seed=seed)
+    options = SplitOptions(
+        any_runner=any_runner, verify=verify, num_items=items, input_file=inputs, seed=seed, order=stage_order(order)
+    )
     split_model(
         SplitRequest(
             schedule=request,
@@ -235,177 +239,10 @@ def split(
     )
 
 
-@app.command()
-@reporting
-def benchmark(
-    job: Annotated[
-        Path | None, typer.Argument(help="A job folder; without it, the last schedules of the ten models.")
-    ] = None,
-    runner: Annotated[
-        str, typer.Option("--runner", help="simulated, litert (segments on this processor) or coral (on Edge TPUs).")
-    ] = "simulated",
-    engine: Annotated[str | None, typer.Option("--engine", help="Of runner coral: pycoral or litert.")] = None,
-    devices: Annotated[
-        str | None, typer.Option("--devices", help="Of runner coral, one a stage: :0,:1 or usb:0,pci:0.")
-    ] = None,
-    runtime: Annotated[
-        str | None, typer.Option("--runtime", help="Interpreter: ai-edge-litert, tflite-runtime or tensorflow.")
-    ] = None,
-    library: Annotated[str | None, typer.Option("--library", help="Name or path of libedgetpu.")] = None,
-    meter: Annotated[
-        str | None, typer.Option("--meter", help="Power meter: rapl, ina219, ina260 or joulescope.")
-    ] = None,
-    warm_up: Annotated[int | None, typer.Option("--warm-up", help="Inferences that do not count.")] = None,
-    repeats: Annotated[int | None, typer.Option("--repeats", help="Inferences one at a time.")] = None,
-    items: Annotated[int | None, typer.Option("--items", help="Inferences with full queues.")] = None,
-    stall: Annotated[float | None, typer.Option("--stall", help="Seconds without progress that end a run.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Result file (JSON) to write.")] = None,
-    results: Annotated[
-        list[Path] | None,
-        typer.Option("--results", help="Result file from another host to check and publish; repeatable."),
-    ] = None,
-    record: Annotated[
-        bool, typer.Option("--record/--no-record", help="Publish the rows in the table benchmarks.")
-    ] = True,
-    export_host: Annotated[
-        Path | None, typer.Option("--export-host", help="Write what a Coral host needs to this folder, and stop.")
-    ] = None,
-    size: SizeOption = "smoke",
-    home: HomeOption = None,
-    json: JsonOption = False,
-) -> None:
-    """Time a job folder, or the last schedules, on a pipeline of devices, real or simulated."""
-    from flows.cli_benchmark import BenchmarkRequest, run_benchmark
-
-    request = BenchmarkRequest(
-        job=job,
-        runner=runner,
-        engine=engine,
-        devices=devices,
-        runtime=runtime,
-        library=library,
-        meter=meter,
-        warm_up=warm_up,
-        repeats=repeats,
-        items=items,
-        stall=stall,
-        out=out,
-        results=tuple(results or ()),
-        record=record,
-        export_host=export_host,
-        size=size,
-        home=home,
-    )
-    run_benchmark(request, json)
-
-
-@app.command()
-@reporting
-def calibrate(
-    measurements: Annotated[
-        Path,
-        typer.Argument(help="Measurements as CSV, or benchmark results: JSON, or Parquet of the table benchmarks."),
-    ],
-    out: Annotated[Path | None, typer.Option("--out", help="Profile to write (TOML); its errors beside it.")] = None,
-    link: Annotated[
-        str | None, typer.Option("--link", help="usb3 or pcie: the link to fit.", show_default="as the rows say")
-    ] = None,
-    device: Annotated[
-        str | None,
-        typer.Option("--device", help="Profile with plausible ranges to start from.", show_default="the link's own"),
-    ] = None,
-    graphs: Annotated[
-        Path | None, typer.Option("--graphs", help="Folder of op graphs, MODEL.tflite or MODEL.json, for a CSV.")
-    ] = None,
-    jobs: Annotated[list[Path] | None, typer.Option("--jobs", help="Folder of job folders; repeatable.")] = None,
-    check: Annotated[bool, typer.Option("--check", help="Fit nothing: judge the profile by the rows.")] = False,
-    simulated: Annotated[
-        bool, typer.Option("--simulated", help="Take simulated times as if measured, to try this out.")
-    ] = False,
-    json: JsonOption = False,
-) -> None:
-    """Fit a device profile to measurements, with its errors on rows it was not fitted to."""
-    from flows.cli_calibrate import CalibrationRequest
-    from flows.cli_calibrate import calibrate as run_calibrate
-
-    request = CalibrationRequest(
-        measurements=measurements,
-        out=out,
-        link=link,
-        prior=device,
-        graphs=graphs,
-        jobs=tuple(jobs or ()),
-        check=check,
-        simulated_too=simulated,
-    )
-    run_calibrate(request, json)
-
-
-@app.command()
-@reporting
-def view(
-    model: Annotated[str, typer.Argument(help="A known model, a TFLite file or a graph in JSON.")],
-    schedule: Annotated[
-        Path | None, typer.Option("--schedule", help="Schedule: JSON of `respect schedule`, or a split's folder.")
-    ] = None,
-    stages: Annotated[int | None, typer.Option("--stages", "-k", help="Find a schedule of so many stages.")] = None,
-    objective: ObjectiveOption = "throughput",
-    device: Annotated[
-        str | None,
-        typer.Option(
-            "--device", help="Profile: usb3, pcie or a TOML file.", show_default="that of the schedule, else usb3"
-        ),
-    ] = None,
-    solver: Annotated[str, typer.Option("--solver", help="auto, exact, ilp, policy, order-kahn, ...")] = "auto",
-    time_limit: TimeLimitOption = None,
-    constraint: Annotated[
-        list[str] | None,
-        typer.Option("--constraint", help="outputs_last, inputs_first or colocate_children; repeatable."),
-    ] = None,
-    constraints: Annotated[
-        Path | None, typer.Option("--constraints", help="File of constraints, JSON or TOML.")
-    ] = None,
-    ratio: Annotated[int, typer.Option("--ratio", help="Weight of a byte of peak memory in `weighted`.")] = 100,
-    checkpoint: Annotated[
-        Path | None, typer.Option("--checkpoint", help="Policy weights; else the registered champion.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Page to write, replaced if it exists.", show_default="MODEL.view.html")
-    ] = None,
-    export: Annotated[
-        list[str] | None, typer.Option("--export", help="Also write JSON for another viewer: model-explorer.")
-    ] = None,
-    seed: SeedOption = 0,
-    home: HomeOption = None,
-    json: JsonOption = False,
-) -> None:
-    """Write one offline HTML page: the graph in layers coloured by stage, stage loads and boundary tensors."""
-    if schedule is not None and stages is not None:
-        raise typer.BadParameter("it finds a schedule, --schedule shows one: give one of them", param_hint="--stages")
-    from flows.cli_view import DEFAULT_DEVICE, ViewRequest, view_model
-
-    solving = None
-    if stages is not None:
-        from flows.cli_schedule import ScheduleRequest
-
-        solving = ScheduleRequest(
-            model=model,
-            stages=stages,
-            objective=objective,
-            device=device or DEFAULT_DEVICE,
-            solver=solver,
-            time_limit=time_limit,
-            constraint=tuple(constraint or ()),
-            constraints=constraints,
-            ratio=ratio,
-            seed=seed,
-            checkpoint=checkpoint,
-            home=home,
-        )
-    request = ViewRequest(
-        model=model, schedule=schedule, solving=solving, device=device, out=out, export=tuple(export or ())
-    )
-    view_model(request, json)
+app.command()(order)
+app.command()(benchmark)
+app.command()(calibrate)
+app.command()(view)
 
 
 @app.command()
@@ -423,7 +260,6 @@ def doctor(
     run_doctor(home, json, link_test)
 
 
-app.command()(order)
 app.add_typer(models_app)
 
 

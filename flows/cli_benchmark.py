@@ -13,7 +13,7 @@ import typer
 from flows.options import print_json, printable
 from hardware_runners.errors import RunnerError
 from hardware_runners.job import read_job
-from hardware_runners.plan import TimingPlan
+from hardware_runners.jobs.plan import TimingPlan
 from hardware_runners.result_check import read_result
 from hardware_runners.results import Result, result_facts
 from hardware_runners.summary import result_lines, speed_up_of

@@ -61,6 +61,9 @@ class OrderRequest:
             )
         if self.out is not None and not _is_tflite(self.model):
             raise BadInputError(f"--out writes a TFLite file in a new order, {self.model!r} is none")
+        if self.out is not None and not _is_tflite(self.out.name):
+            endings = " or ".join(sorted(TFLITE_ENDINGS))
+            raise BadInputError(f"--out {self.out}: the name of a TFLite file ends in {endings}")
         if self.out is not None and self.out.resolve() == Path(self.model).resolve():
             raise BadInputError(f"--out {self.out} is the model itself: choose another file")
 

@@ -1,6 +1,6 @@
 """What `respect doctor` looks at: each check returns findings, each finding comes with the way out.
 
-The checks of devices and their software are `hardware_runners.host_checks`, which a Coral host has too.
+The checks of devices and their software are `hardware_runners.host.checks`, which a Coral host has too.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final, Literal
 
-from hardware_runners.findings import Finding
-from hardware_runners.host_checks import check_host
+from hardware_runners.host.checks import check_host
+from hardware_runners.host.findings import Finding
 from respect_core.errors import RespectError
 from tasks.home import TELEMETRY_OFF, Home
 

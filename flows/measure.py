@@ -8,7 +8,7 @@ from typing import Any, Literal
 from prefect import flow, get_run_logger
 
 from hardware_runners.errors import RunnerError
-from hardware_runners.plan import TimingPlan
+from hardware_runners.jobs.plan import TimingPlan
 from tasks.home import Home
 from tasks.measure import find_jobs, job_name, measure_job, publish_measured
 from tasks.publishing import Published

@@ -38,6 +38,11 @@ TimeLimitOption = Annotated[
     float | None,
     typer.Option("--time-limit", min=0, help="Deadline of the solver in seconds.", show_default="1 for auto, else 60"),
 ]
+ConstraintsOption = Annotated[Path | None, typer.Option("--constraints", help="File of constraints, JSON or TOML.")]
+RatioOption = Annotated[int, typer.Option("--ratio", help="Weight of a byte of peak memory in `weighted`.")]
+CheckpointOption = Annotated[
+    Path | None, typer.Option("--checkpoint", help="Policy weights; else the registered champion.")
+]
 
 
 def exit_code_of(error: Exception) -> int:

@@ -12,19 +12,16 @@ from respect_core.solve.downsets import Int
 Reach = tuple[IntArray, IntArray]
 """Ancestors and descendants of every op, its own bit included. Shapes (n, words)."""
 
+Readers = tuple[IntArray, IntArray]
+"""Where each tensor's readers start, shape (m + 1,), and all readers; n stands for what reads a tensor that stays."""
+
 MAX_PAIRED_OPS = 2048
 """With more ops, only what each of them reads and makes is looked at: the rest would take too long."""
 
 
 @compiled
 def least_held(
-    reach: tuple[IntArray, IntArray],
-    readers: IntArray,
-    size: IntArray,
-    maker: IntArray,
-    made: IntArray,
-    kept: IntArray,
-    writes: IntArray,
+    reach: Reach, readers: Readers, size: IntArray, maker: IntArray, made: IntArray, kept: IntArray, writes: IntArray
 ) -> tuple[IntArray, IntArray]:
     """Return what is held at least while each op runs, and by how much that grows if another op has run before.
 
@@ -32,7 +29,8 @@ def least_held(
     been made for sure if its maker must run before v.
     """
     before, after = reach
-    n, words = after.shape
+    start, reader = readers
+    n = after.shape[0]
     has_room = n <= MAX_PAIRED_OPS
     least, more = np.zeros(n, np.int64), np.zeros((n if has_room else 0, n), np.int64)
     for v in range(n):
@@ -41,20 +39,17 @@ def least_held(
             u = maker[t]
             if u == v:
                 continue
-            reads = (readers[t, v >> 6] >> (v & 63)) & 1 != 0
-            if not has_room and not reads:
-                continue
-            crosses = (readers[t, n >> 6] >> (n & 63)) & 1 != 0
-            for w in range(words):
-                later = after[v, w]
-                if w == v >> 6:
-                    later &= ~(np.int64(1) << (v & 63))
-                if readers[t, w] & later != 0:
+            reads, crosses = False, False
+            for p in range(start[t], start[t + 1]):
+                r = reader[p]
+                if r == v:
+                    reads = True
+                elif r == n or (after[v, r >> 6] >> (r & 63)) & 1:
                     crosses = True
-                    break
+            if not (reads or (has_room and crosses)):
+                continue
             if u < 0 or (before[v, u >> 6] >> (u & 63)) & 1:
-                if crosses or reads:
-                    held += size[t]
+                held += size[t]
                 if crosses:
                     held_after += size[t]
             elif has_room and crosses and (after[v, u >> 6] >> (u & 63)) & 1 == 0:
@@ -67,7 +62,7 @@ def least_held(
 
 @compiled
 def last_readings(
-    reach: Reach, readers: IntArray, size: IntArray, maker: IntArray, made: IntArray, writes: IntArray
+    reach: Reach, readers: Readers, size: IntArray, maker: IntArray, made: IntArray, writes: IntArray
 ) -> Int:
     """Return what is held at least while some tensor is read for the last time.
 
@@ -76,35 +71,34 @@ def last_readings(
     is left out.
     """
     before, after = reach
+    start, reader = readers
     n, words = after.shape
     done, later = np.empty(words, np.int64), np.empty(words, np.int64)
     most = np.int64(0)
     for t in range(size.size if n <= MAX_PAIRED_OPS else 0):
-        if (readers[t, n >> 6] >> (n & 63)) & 1:
+        first, end = start[t], start[t + 1]
+        if end - first < 2 or reader[end - 1] == n:  # `least_held` covers those with one reader
             continue
-        num_readers, shared = 0, np.int64(0)
+        shared = np.int64(0)
         for w in range(words):
             done[w], later[w] = 0, -1
-        for v in range(n):
-            if (readers[t, v >> 6] >> (v & 63)) & 1:
-                num_readers += 1
-                if writes[v] != SEPARATE:
-                    shared = max(shared, made[v])
-                for w in range(words):
-                    done[w] |= before[v, w]
-                    own = np.int64(1) << (v & 63) if w == v >> 6 else np.int64(0)
-                    later[w] &= after[v, w] & ~own
-        if num_readers < 2:  # `least_held` covers the others
-            continue
+        for p in range(first, end):
+            v = reader[p]
+            if writes[v] != SEPARATE:
+                shared = max(shared, made[v])
+            for w in range(words):
+                done[w] |= before[v, w]
+                own = np.int64(1) << (v & 63) if w == v >> 6 else np.int64(0)
+                later[w] &= after[v, w] & ~own
         held = size[t] - shared
         for s in range(size.size):
             u = maker[s]
             if s == t or (u >= 0 and (done[u >> 6] >> (u & 63)) & 1 == 0):
                 continue
-            crosses = (readers[s, n >> 6] >> (n & 63)) & 1 != 0
-            for w in range(words):
-                crosses = crosses or readers[s, w] & later[w] != 0
-            if crosses:
-                held += size[s]
+            for p in range(start[s], start[s + 1]):
+                r = reader[p]
+                if r == n or (later[r >> 6] >> (r & 63)) & 1:
+                    held += size[s]
+                    break
         most = max(most, held)
     return most

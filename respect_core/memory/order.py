@@ -122,7 +122,7 @@ class MemoryOrderSolver:
         options: SolveOptions = SolveOptions(),  # noqa: B008
     ) -> OrderResult:
         """Find an order with the smallest peak, or the best one known when the time is up."""
-        _load_code()
+        load_code()
         watch = Stopwatch(options.time_limit_s)
         live = live_tensors(graph, rules)
         known = checked_order(graph, None)
@@ -213,7 +213,7 @@ class _Part:
 
 
 @cache
-def _load_code() -> None:
+def load_code() -> None:
     """Run each compiled loop once, on a diamond of four ops, so that loading it is not part of a solver's time."""
     live = LiveTensors(
         size=np.ones(4, dtype=np.int64),

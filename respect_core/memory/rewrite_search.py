@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from respect_core.graph import UNKNOWN, DnnGraph
-from respect_core.memory.order import MemoryOrderSolver, OrderResult, OrderSolver
+from respect_core.memory.order import MemoryOrderSolver, OrderResult, OrderSolver, load_code
 from respect_core.memory.rewrite import Accumulation, Rewritten, rewrite
 from respect_core.memory.rules import DEFAULT_RULES, MemoryRules
 from respect_core.solve.protocol import SolveOptions, Stopwatch
@@ -71,6 +71,7 @@ def rewrite_memory(
         how: What may be rewritten.
         solver: Who orders the ops; the exact one if None.
     """
+    load_code()
     search = _Search(graph, rules, Stopwatch(options.time_limit_s), options, how, solver or MemoryOrderSolver())
     return search.run()
 
@@ -100,9 +101,9 @@ class _Search:
     solver: OrderSolver
 
     def run(self) -> RewriteResult:
-        base = self._solve(self.graph, 0.5)
-        best = self._best_of_all(base)
-        num_possible = len(best.rewritten.sites) if best else 0
+        num_possible = len(self._rewritten(None, None).sites)
+        base = self._solve(self.graph, 0.5 if num_possible else 1.0)
+        best = self._best_of_all(base) if num_possible else None
         if best is not None and best.peak < base.peak_bytes:
             best = self._without_needless(best)
             proven = best.result if best.result.gap == 0 else self._solve(best.rewritten.graph)
@@ -121,11 +122,9 @@ class _Search:
             base=base, best=best, rewritten=rewritten, num_possible=num_possible, accumulation=accumulation
         )
 
-    def _best_of_all(self, base: OrderResult) -> _Candidate | None:
-        """Rewrite all that can be, with the best order of summation found; None if nothing can be."""
+    def _best_of_all(self, base: OrderResult) -> _Candidate:
+        """Rewrite all that can be, with the best order of summation found."""
         best = self._candidate(None, None)
-        if not best.rewritten.sites:
-            return None
         starts = [ranks(self.graph, base.order), *self._drawn_ranks()]
         for start in [ranks(best.rewritten.graph, best.result.order), *starts]:
             best = min(best, self._improved(start), key=lambda candidate: candidate.peak)
@@ -164,16 +163,14 @@ class _Search:
         return best
 
     def _candidate(self, chosen: Collection[str] | None, rank: Mapping[str, int] | None) -> _Candidate:
-        how = self.how
-        rewritten = rewrite(
-            self.graph,
-            chosen,
-            accumulation=how.accumulation,
-            refused=how.refused,
-            layout=how.layout,
-            rank=rank,
-        )
+        rewritten = self._rewritten(chosen, rank)
         return _Candidate(rewritten=rewritten, result=self._solve(rewritten.graph, TRIAL), rank=rank)
+
+    def _rewritten(self, chosen: Collection[str] | None, rank: Mapping[str, int] | None) -> Rewritten:
+        how = self.how
+        return rewrite(
+            self.graph, chosen, accumulation=how.accumulation, refused=how.refused, layout=how.layout, rank=rank
+        )
 
     def _solve(self, graph: DnnGraph, part: float = 1.0) -> OrderResult:
         """Order the ops within what is left of the time, and within some part of the whole."""

@@ -221,11 +221,6 @@ def explore(steps: Steps, found: Found, counters: IntArray, max_rows: Int) -> In
         live = lives[row]
         for w in range(words):
             here[w] = sets[row, w]
-        needs = _least_after(here, steps, more)
-        if needs > threshold:
-            if needs < counters[LIMIT]:
-                _push_aside(row, needs, found, counters)
-            continue
         num_ready, num_done, at_once = 0, 0, -1
         for v in range(n):
             if (here[v >> 6] >> (v & 63)) & 1:
@@ -249,6 +244,11 @@ def explore(steps: Steps, found: Found, counters: IntArray, max_rows: Int) -> In
             if is_new:
                 stack[counters[DEPTH]] = new_row
                 counters[DEPTH] += 1
+            continue
+        needs = _least_after(here, steps, more)
+        if needs > threshold:
+            if needs < counters[LIMIT]:
+                _push_aside(row, needs, found, counters)
             continue
         is_settled = False
         for i in range(num_ready):

@@ -77,21 +77,24 @@ def sections(live: LiveTensors, order: IntArray, sizes: IntArray) -> list[Sectio
     n = order.size
     position = np.empty(n, dtype=np.int64)
     position[order] = np.arange(n)
-    section_of = np.repeat(np.arange(sizes.size - 1), np.diff(sizes))
+    section_of: list[int] = np.repeat(np.arange(sizes.size - 1), np.diff(sizes))[position].tolist()
+    size: list[int] = live.size.tolist()
+    made_by: list[int] = live.maker.tolist()
+    to_the_end: list[int] = live.stays.tolist()
     last_section = sizes.size - 2
     touched: list[list[tuple[int, bool]]] = [[] for _ in range(sizes.size - 1)]
-    across = np.zeros(sizes.size, dtype=np.int64)
+    across = [0] * sizes.size
     for t, readers in enumerate(live.readers):
-        maker = int(live.maker[t])
-        places = [int(section_of[position[v]]) for v in readers]
-        mine = sorted({*places, int(section_of[position[maker]])} if maker != UNKNOWN else set(places))
-        stays = bool(live.stays[t])
+        maker = made_by[t]
+        places = [section_of[v] for v in readers]
+        mine = sorted({*places, section_of[maker]} if maker != UNKNOWN else set(places))
+        stays = bool(to_the_end[t])
         if not (mine or stays):
             continue
         begin = mine[0] if maker != UNKNOWN else 0
         end = last_section if stays else mine[-1]
-        across[begin] += live.size[t]
-        across[end + 1] -= live.size[t]
+        across[begin] += size[t]
+        across[end + 1] -= size[t]
         for s in mine:
             touched[s].append((t, stays or (bool(places) and s < max(places))))
     held = np.cumsum(across)
@@ -104,7 +107,7 @@ def sections(live: LiveTensors, order: IntArray, sizes: IntArray) -> list[Sectio
         ids = np.array([t for t, _ in tensors], dtype=np.int64)
         part = LiveTensors(
             size=live.size[ids],
-            maker=np.array([local.get(int(live.maker[t]), UNKNOWN) for t in ids], dtype=np.int64),
+            maker=np.array([local.get(made_by[t], UNKNOWN) for t, _ in tensors], dtype=np.int64),
             stays=np.array([stays for _, stays in tensors], dtype=np.int64),
             readers=tuple(tuple(sorted(local[v] for v in live.readers[t] if v in local)) for t in ids.tolist()),
             writes=live.writes[order[ops]],

@@ -72,8 +72,9 @@ def step_model(live: LiveTensors) -> StepModel:
     waiting_bits = bitsets(waiting, words)
     size = np.ascontiguousarray(size)
     reach = closures(*rows(parents), words)
-    least, more = least_held(reach, waiting_bits, size, live.maker, made, kept, writes)
-    fans = last_readings(reach, waiting_bits, size, live.maker, made, writes)
+    readers = rows(waiting)
+    least, more = least_held(reach, readers, size, live.maker, made, kept, writes)
+    fans = last_readings(reach, readers, size, live.maker, made, writes)
     steps = (
         before,
         bitsets(children, words),
@@ -95,10 +96,10 @@ def step_model(live: LiveTensors) -> StepModel:
 @compiled
 def can_run(done: IntArray, v: Int, before: IntArray) -> bool:
     """Tell whether all that must run before an op has run."""
-    missing = np.int64(0)
-    for w in range(done.size):
-        missing |= before[v, w] & ~done[w]
-    return bool(missing == 0)
+    w = 0
+    while w < done.size and before[v, w] & ~done[w] == 0:
+        w += 1
+    return bool(w == done.size)
 
 
 @compiled

@@ -12,8 +12,8 @@ from typing import Final
 
 from respect_core.errors import BadInputError
 from respect_core.graph import UNKNOWN, DnnGraph, IntArray
-from respect_core.memory.live import OVER_ALL, OVER_ONE, LiveTensors, live_tensors
-from respect_core.memory.peak import checked_order
+from respect_core.memory.live import LiveTensors, live_tensors
+from respect_core.memory.peak import checked_order, taken_over
 from respect_core.memory.rules import DEFAULT_RULES, MemoryRules
 
 _AT_THE_END: Final = 1 << 60
@@ -148,9 +148,5 @@ class _Chip:
         """Room for these tensors of an op, those of its outputs that lie where inputs were counted once."""
         made = sum(self.size[t] for t in own if t in self.outputs[op])
         ended = [self.size[t] for t in own if t in dying]
-        shared = 0
-        if self.live.writes[op] == OVER_ALL:
-            shared = min(made, sum(ended))
-        elif self.live.writes[op] == OVER_ONE and len(self.outputs[op]) == 1 and made in ended:
-            shared = made
-        return sum(self.size[t] for t in own) - shared
+        shared = taken_over(self.live.writes[op], made, sum(ended), made in ended, len(self.outputs[op]))
+        return sum(self.size[t] for t in own) - int(shared)

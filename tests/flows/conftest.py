@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from respect_core.policy.config import PointerConfig, TrainConfig
+from respect_core.policy.config import ImitationConfig, NetworkConfig
 from tasks.home import TELEMETRY_OFF, Home
 from tasks.sizes import SIZES
 
@@ -35,8 +35,8 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
         num_graphs=8,
         shard_graphs=4,
         evaluation_graphs=3,
-        train=TrainConfig(epochs=2, batch_size=8, num_threads=1),
-        pointer=PointerConfig(embed_size=8, hidden_size=8),
+        train=ImitationConfig(epochs=2, batch_size=8),
+        network=NetworkConfig(width=8, rounds=1),
         benchmark_items=4,
         schedule_time_limit_s=10,
     )

@@ -101,6 +101,17 @@ def test_a_result_cut_short_or_of_another_job_leaves_the_table_clean(job: Job, h
     assert rows(home) == []
 
 
+def test_a_result_that_was_changed_is_not_taken_for_the_published_one(job: Job, home: Path, tmp_path: Path) -> None:
+    out = tmp_path / "result.json"
+    given = ("--runner", "simulated", "--home", str(home))
+    assert run(str(job.folder), *given, "--out", str(out)).exit_code == 0
+    assert "rows reused" in run("--results", str(out), "--home", str(home)).stdout
+    content = json.loads(out.read_text())
+    for changed in ({"host": "another"}, {"versions": {"simulator": "0"}}, {"is_simulated": False}):
+        out.write_text(json.dumps({**content, **changed}))
+        assert "reused" not in run("--results", str(out), "--home", str(home)).stdout
+
+
 def test_rows_that_break_a_rule_are_kept_aside(job: Job, home: Path, tmp_path: Path) -> None:
     out = tmp_path / "result.json"
     assert (

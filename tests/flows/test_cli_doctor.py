@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from flows.cli import app
-from hardware_runners.findings import Finding
+from hardware_runners.host.findings import Finding
 
 CHECKS = {"host python", "edgetpu_compiler", "pycoral", "interpreter", "libedgetpu", "device"}
 

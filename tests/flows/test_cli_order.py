@@ -175,6 +175,12 @@ def test_known_models_and_networks_of_the_papers() -> None:
         (("--time-limit", "inf"), "time limit is inf s, a finite number"),
         (("--ops", "0-2", "--out", "o.tflite"), "--ops takes a part of it"),
         (("--out", "net.tflite"), "is the model itself"),
+        (("--out", "net.json"), "the name of a TFLite file ends in .lite or .tflite"),
+        (("--ops", "5-4"), "are no range of graph"),
+        (("--ops", "99-100"), "are no range of graph"),
+        (("--ops=-1",), "write the first and the last op"),
+        (("--out", "net.tflite/o.tflite", "--no-verify"), "cannot be written"),
+        (("--plot", "net.tflite/o.svg"), "cannot be written"),
     ],
 )
 def test_bad_options(args: tuple[str, ...], why: str) -> None:

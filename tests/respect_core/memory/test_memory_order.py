@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from respect_core.graph import DnnGraph
+from respect_core.graph import UNKNOWN, DnnGraph
+from respect_core.memory.bounds import MAX_PAIRED_OPS
 from respect_core.memory.live import live_tensors
 from respect_core.memory.order import order_memory
 from respect_core.memory.part import subgraph
@@ -180,6 +181,20 @@ def test_the_deadline_is_kept_on_wide_graphs_with_a_bound(num_ops: int) -> None:
     assert graph.is_topological(found.order)
     assert 0 < found.lower_bound <= found.peak_bytes <= found.file_order_peak_bytes
     assert found.status == ("optimal" if found.gap == 0 else "feasible")
+
+
+@pytest.mark.parametrize("num_ops", [MAX_PAIRED_OPS - 1, MAX_PAIRED_OPS + 1])
+def test_the_first_bound_of_large_graphs_covers_what_each_op_reads_and_makes(num_ops: int) -> None:
+    graph = random_graph(num_ops, 40, 3, 1)
+    rule = MemoryRules(concat="separate")
+    needs = [0] * num_ops
+    for size, maker, readers in zip(
+        graph.tensor_bytes.tolist(), graph.tensor_producer.tolist(), graph.tensor_consumers, strict=True
+    ):
+        for v in {maker, *readers} - {UNKNOWN}:
+            needs[v] += size
+    found = order_memory(graph, rule, SolveOptions(time_limit_s=0))
+    assert max(needs) <= found.lower_bound <= found.peak_bytes <= found.file_order_peak_bytes
 
 
 def test_without_any_time_there_is_still_an_order() -> None:

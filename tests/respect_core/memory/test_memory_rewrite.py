@@ -9,16 +9,18 @@ from hypothesis import strategies as st
 
 from respect_core.errors import BadInputError
 from respect_core.graph import DnnGraph
-from respect_core.memory.order import order_memory
+from respect_core.memory.order import MemoryOrderSolver, OrderResult, order_memory
 from respect_core.memory.peak import memory_profile
 from respect_core.memory.rewrite import ACCUMULATIONS, Rewritten, rewrite
 from respect_core.memory.rewrite_search import RewriteOptions, rewrite_memory
-from respect_core.memory.rules import ACCUMULATING_CONVOLUTION, MemoryRules
+from respect_core.memory.rules import ACCUMULATING_CONVOLUTION, DEFAULT_RULES, MemoryRules
 from respect_core.memory.serenity import SerenitySolver
 from respect_core.solve.protocol import SolveOptions
 from respect_core.sources.memory_networks import load_memory_network, memory_networks
 from tests.memory_graphs import graph_of, read_on
 from tests.memory_oracles import MemoryOracle
+
+OPTIONS = SolveOptions()
 
 PLACEMENTS = st.sampled_from(["in-place", "separate"])
 SHORT = SolveOptions(time_limit_s=4)
@@ -217,3 +219,20 @@ def test_no_time_at_all_gives_an_order_still() -> None:
     found = rewrite_memory(load_memory_network("SwiftNet-HPD-A"), options=SolveOptions(time_limit_s=0))
     assert found.best.peak_bytes <= found.best.file_order_peak_bytes
     assert found.best.lower_bound <= found.best.peak_bytes
+
+
+def test_a_network_with_nothing_to_rewrite_is_ordered_once_in_all_the_time() -> None:
+    limits = []
+
+    class Watching(MemoryOrderSolver):
+        def solve(
+            self, graph: DnnGraph, rules: MemoryRules = DEFAULT_RULES, options: SolveOptions = OPTIONS
+        ) -> OrderResult:
+            limits.append(options.time_limit_s)
+            return super().solve(graph, rules, options)
+
+    graph = load_memory_network("RandWire-CIFAR10-A")
+    found = rewrite_memory(graph, MemoryRules(), SolveOptions(time_limit_s=40.0), solver=Watching())
+    assert (found.rewritten, found.num_possible) == (None, 0)
+    (limit,) = limits
+    assert limit > 30
