@@ -13,25 +13,26 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
+from hardware_runners.devices.runtime import RUNTIMES
 from hardware_runners.errors import DeviceUnavailableError, MeterUnavailableError, RunnerError, WrongOutputError
 from hardware_runners.job import read_job
-from hardware_runners.plan import TimingPlan
+from hardware_runners.jobs.plan import TimingPlan
 from hardware_runners.power import METERS
 from hardware_runners.protocol import RUNNERS
 from hardware_runners.results import result_facts
-from hardware_runners.runtime import RUNTIMES
 from hardware_runners.summary import result_lines
 from hardware_runners.timing import time_job
 
 EXIT_BAD_INPUT = 2
 EXIT_WRONG_OUTPUT = 4
 EXIT_NO_DEVICE = 5
+EXIT_INTERRUPTED = 130
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Time a job folder, or look at this host; returns the exit status.
 
-    0 complete, 2 bad input or a failed run, 4 wrong outputs, 5 no device.
+    0 complete, 2 bad input or a failed run, 4 wrong outputs, 5 no device, 130 interrupted.
     """
     parser = _parser()
     given = parser.parse_args(arguments)
@@ -46,12 +47,16 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
             repeats=plan.repeats if given.repeats is None else given.repeats,
             items=plan.items if given.items is None else given.items,
         )
-        result = time_job(given.job, given.runner, chosen, given.out, **_options(given))
+        kept = given.out or Path(f"{given.job.resolve().name}-{given.runner}.partial.json")
+        result = time_job(given.job, given.runner, chosen, given.out, kept, **_options(given))
     except RunnerError as error:
         sys.stderr.write(f"error: {error}\n")
-        if error.partial is not None and given.out is not None:
-            sys.stderr.write(f"what was measured until then is kept in {given.out}, marked as partial\n")
+        if error.partial is not None:
+            sys.stderr.write(f"what was measured until then is kept in {kept}, marked as partial\n")
         return exit_status(error)
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted: the measuring process was ended, nothing is kept\n")
+        return EXIT_INTERRUPTED
     text = json.dumps(result_facts(result)) if given.json else "\n".join(result_lines(result))
     sys.stdout.write(f"{text}\n")
     return 0
@@ -101,7 +106,7 @@ def _options(given: argparse.Namespace) -> Dict[str, Any]:
 
 
 def _doctor(given: argparse.Namespace) -> int:
-    from hardware_runners.host_checks import check_host
+    from hardware_runners.host.checks import check_host
 
     findings = check_host(link_test=given.link_test)
     if given.json:

@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Callable, Dict, List, Optional, Sequence, Tuple, Union
 
-from hardware_runners.compiler_log import FAILURES, parse_log
-from hardware_runners.compiler_process import CompilerProcesses
-from hardware_runners.compiler_result import CompiledSegment, compiled_text, outcome_text
+from hardware_runners.compiling.log import FAILURES, parse_log
+from hardware_runners.compiling.process import CompilerProcesses
+from hardware_runners.compiling.result import CompiledSegment, compiled_text, outcome_text
 from hardware_runners.errors import InvalidPlanError, RunnerError
 
 __all__ = [

@@ -10,8 +10,9 @@ import re
 from pathlib import Path
 from typing import Any, Dict, Optional, Sequence, Tuple
 
-from hardware_runners.delegates import RETRIES, WAIT_S, check_count, library_name
-from hardware_runners.edgetpus import EdgeTpu, find_edge_tpus, is_device_text, of_device
+from hardware_runners.devices.delegates import RETRIES, WAIT_S, check_count, library_name
+from hardware_runners.devices.edgetpus import EdgeTpu, find_edge_tpus, is_device_text, of_device
+from hardware_runners.devices.runtime import check_runtime
 from hardware_runners.errors import (
     DeviceUnavailableError,
     InvalidJobError,
@@ -20,14 +21,13 @@ from hardware_runners.errors import (
     RunnerError,
     WrongOutputError,
 )
-from hardware_runners.host_software import check_software, package_versions
-from hardware_runners.job_format import Job
+from hardware_runners.host.software import check_software, package_versions
+from hardware_runners.jobs.format import Job
+from hardware_runners.jobs.plan import TimingPlan
 from hardware_runners.litert import check_queues
-from hardware_runners.plan import TimingPlan
-from hardware_runners.process import STALL_S, ProcessRunner
+from hardware_runners.measuring.process import STALL_S, ProcessRunner
+from hardware_runners.measuring.request import Request
 from hardware_runners.protocol import Timings
-from hardware_runners.request import Request
-from hardware_runners.runtime import check_runtime
 
 CORAL_ENGINES = ("pycoral", "litert")
 

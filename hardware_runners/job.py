@@ -1,6 +1,6 @@
 """Job folders: what a host needs to time one pipeline, written whole or not at all and read with every file checked.
 
-The format is described in `hardware_runners.job_format`. A folder that holds something else is never overwritten.
+The format is described in `hardware_runners.jobs.format`. A folder that holds something else is never overwritten.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
 from hardware_runners.errors import InvalidJobError, JobExistsError, UnwritableJobError
-from hardware_runners.job_check import checked_job
-from hardware_runners.job_format import (
+from hardware_runners.jobs.check import checked_job
+from hardware_runners.jobs.format import (
     FORMAT,
     GRAPH_FILE,
     JOB_FILE,
@@ -27,7 +27,7 @@ from hardware_runners.job_format import (
     JobSegment,
     TensorSpec,
 )
-from hardware_runners.plan import TimingPlan
+from hardware_runners.jobs.plan import TimingPlan
 
 __all__ = [
     "GRAPH_FILE",
@@ -46,6 +46,7 @@ Content = Union[bytes, Path]
 """Of a file to write: its bytes, or the path of a file to copy."""
 
 _MAX_JOB_BYTES = 64 * 2**20
+_AGAIN = ": copy the folder again, or write it anew with `respect split`"
 
 
 def write_job(
@@ -155,15 +156,15 @@ def read_job(folder: Union[str, Path]) -> Job:
         try:
             size = path.stat().st_size
             if size != file.num_bytes:
-                why = f"file {file.name!r} has {size} bytes, {file.num_bytes} are expected"
+                why = f"file {file.name!r} has {size} bytes, {file.num_bytes} are expected{_AGAIN}"
                 raise InvalidJobError(folder, why, stage)
             found = _sha256(path)
         except FileNotFoundError as error:
-            raise InvalidJobError(folder, f"file {file.name!r} is missing", stage) from error
+            raise InvalidJobError(folder, f"file {file.name!r} is missing{_AGAIN}", stage) from error
         except OSError as error:
             raise InvalidJobError(folder, f"file {file.name!r} cannot be read ({error.strerror})", stage) from error
         if found != file.sha256:
-            why = f"file {file.name!r} has sha256 {found}, {file.sha256} is expected"
+            why = f"file {file.name!r} has sha256 {found}, {file.sha256} is expected{_AGAIN}"
             raise InvalidJobError(folder, why, stage)
     return job
 
@@ -185,7 +186,9 @@ def _parse(folder: Path) -> Any:
         text = path.read_bytes().decode("utf-8")
     except FileNotFoundError as error:
         why = f"{JOB_FILE} is missing" if folder.is_dir() else "there is no such folder"
-        raise InvalidJobError(folder, why) from error
+        raise InvalidJobError(folder, f"{why}: `respect split MODEL.tflite --out DIR` writes one") from error
+    except NotADirectoryError as error:
+        raise InvalidJobError(folder, f"it is no folder: name the one that holds {JOB_FILE}") from error
     except OSError as error:
         raise InvalidJobError(folder, f"{JOB_FILE} cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
@@ -193,7 +196,7 @@ def _parse(folder: Path) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidJobError(folder, f"{JOB_FILE} is not JSON, perhaps it was cut short ({error})") from error
+        raise InvalidJobError(folder, f"{JOB_FILE} is not JSON, perhaps it was cut short ({error}){_AGAIN}") from error
 
 
 def _sha256(path: Path) -> str:

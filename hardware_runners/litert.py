@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any, Dict, Optional
 
+from hardware_runners.devices.runtime import check_runtime
 from hardware_runners.errors import InvalidPlanError
-from hardware_runners.job_format import Job
-from hardware_runners.plan import TimingPlan
-from hardware_runners.process import STALL_S, ProcessRunner
-from hardware_runners.request import Request
-from hardware_runners.runtime import check_runtime
+from hardware_runners.jobs.format import Job
+from hardware_runners.jobs.plan import TimingPlan
+from hardware_runners.measuring.process import STALL_S, ProcessRunner
+from hardware_runners.measuring.request import Request
 
 
 class LiteRtRunner(ProcessRunner):

@@ -8,13 +8,13 @@ from types import TracebackType
 from typing import Any, Callable, Dict, Optional, Protocol, Sequence, Type
 
 from hardware_runners.errors import InvalidPlanError, MeterUnavailableError
-from hardware_runners.protocol import Energy
+from hardware_runners.protocol import Energy, check_options
 
 METERS: Dict[str, str] = {
-    "rapl": "hardware_runners.power_rapl:RaplMeter",
-    "ina219": "hardware_runners.power_ina:Ina219Meter",
-    "ina260": "hardware_runners.power_ina:Ina260Meter",
-    "joulescope": "hardware_runners.power_joulescope:JoulescopeMeter",
+    "rapl": "hardware_runners.meters.rapl:RaplMeter",
+    "ina219": "hardware_runners.meters.ina:Ina219Meter",
+    "ina260": "hardware_runners.meters.ina:Ina260Meter",
+    "joulescope": "hardware_runners.meters.joulescope:JoulescopeMeter",
 }
 """Class of every meter by name; its module, and with it a meter's driver, is imported only when it is opened."""
 
@@ -60,10 +60,8 @@ def open_meter(name: str, **options: Any) -> PowerMeter:
         raise InvalidPlanError(f"unknown power meter {name!r}: choose from {', '.join(METERS)}")
     module, _, attribute = METERS[name].partition(":")
     build: Callable[..., PowerMeter] = getattr(import_module(module), attribute)
-    try:
-        return build(**options)
-    except TypeError as error:
-        raise InvalidPlanError(f"power meter {name!r} does not take these options ({error})") from error
+    check_options(f"power meter {name!r}", build, options)
+    return build(**options)
 
 
 def energy_of(reading: Reading, run_ns: int, items: int, source: str) -> Energy:

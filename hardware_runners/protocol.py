@@ -8,12 +8,13 @@ from __future__ import annotations
 import platform
 from dataclasses import dataclass
 from importlib import import_module
+from inspect import signature
 from types import TracebackType
-from typing import Any, Callable, Dict, List, Optional, Protocol, Tuple, Type, runtime_checkable
+from typing import Any, Callable, Dict, List, Mapping, Optional, Protocol, Tuple, Type, runtime_checkable
 
 from hardware_runners.errors import InvalidPlanError, RuntimeMissingError, UnknownRunnerError
 from hardware_runners.job import Job
-from hardware_runners.plan import MAX_INFERENCES, TimingPlan
+from hardware_runners.jobs.plan import MAX_INFERENCES, TimingPlan
 
 __all__ = [
     "MAX_INFERENCES",
@@ -268,10 +269,25 @@ def open_runner(name: str, **options: Any) -> PipelineRunner:
         build: Callable[..., PipelineRunner] = getattr(import_module(module), attribute)
     except ImportError as error:
         raise RuntimeMissingError(f"runner {name!r} cannot be had on this host ({error}): use another one") from error
-    try:
-        return build(**options)
-    except TypeError as error:
-        raise InvalidPlanError(f"runner {name!r} does not take these options ({error})") from error
+    check_options(f"runner {name!r}", build, options)
+    return build(**options)
+
+
+def check_options(what: str, build: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    """Refuse options that a class does not take.
+
+    Args:
+        what: What the class is to the user, for the message.
+        build: The class.
+        options: The keyword arguments that it is to be given.
+
+    Raises:
+        InvalidPlanError: It does not take one of them; that one and those that it takes are named.
+    """
+    allowed = sorted(signature(build).parameters)
+    for name in options:
+        if name not in allowed:
+            raise InvalidPlanError(f"{what} has no option {name!r}: its options are {', '.join(allowed) or 'none'}")
 
 
 def energy_text(energy: Energy) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple, Union
 
 from hardware_runners.errors import InvalidPlanError, InvalidResultError
-from hardware_runners.job_format import JOB_FILE, Job
-from hardware_runners.plan import TimingPlan
+from hardware_runners.jobs.format import JOB_FILE, Job
+from hardware_runners.jobs.plan import TimingPlan
 from hardware_runners.protocol import Energy, Inference, Timings
 from hardware_runners.results import FORMAT, JOB_KEYS, KEYS, VERSION, Failure, Result, job_sha256, means_of
 
@@ -85,6 +86,7 @@ class _Check:
     def result(self) -> Result:
         plan = self.plan()
         timings = self.timings()
+        self.started()
         result = Result(
             **{key: self.text(key) for key in ("model", "objective", "solver", "started")},
             num_stages=timings.num_stages,
@@ -101,6 +103,16 @@ class _Check:
                 + (" and no error" if result.is_complete else " and an error"),
             )
         return result
+
+    def started(self) -> None:
+        """Refuse a time of the start that is none: the table's partitions are named after it."""
+        value = self.text("started")
+        try:
+            offset = datetime.fromisoformat(value).utcoffset()
+        except ValueError:
+            offset = None
+        if offset is None:
+            raise self.fail("started", value, "a date and time with its offset, 2026-01-31T12:00:00+00:00")
 
     def plan(self) -> TimingPlan:
         plan = self.content["plan"]

@@ -23,18 +23,20 @@ way is no JSON any more and refused.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import secrets
+import tempfile
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Dict, Optional, Union
 
 from hardware_runners.errors import RunnerError, UnwritableResultError
-from hardware_runners.job_format import JOB_FILE, Job
-from hardware_runners.plan import TimingPlan
+from hardware_runners.jobs.format import JOB_FILE, Job
+from hardware_runners.jobs.plan import TimingPlan
 from hardware_runners.protocol import Timings
 
 FORMAT = "respect-result"
@@ -135,6 +137,22 @@ def result_facts(result: Result) -> Dict[str, Any]:
         "energy": None if timings.energy is None else asdict(timings.energy),
         "notes": list(timings.notes),
     }
+
+
+def check_writable(path: Union[str, Path]) -> None:
+    """Try whether a result can be written, before hours are spent on one; leaves nothing behind.
+
+    Raises:
+        UnwritableResultError: It cannot be.
+    """
+    path = Path(path)
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, "it is a folder")
+        with tempfile.TemporaryFile(dir=str(path.parent)):
+            pass
+    except OSError as error:
+        raise UnwritableResultError(f"result {path} cannot be written ({error.strerror or error})") from error
 
 
 def write_result(path: Union[str, Path], result: Result) -> None:

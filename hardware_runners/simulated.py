@@ -18,6 +18,7 @@ from hardware_runners.protocol import Energy, Inference, TimingPlan, Timings, ho
 from respect_core.calibration.facts import facts_of_graph
 from respect_core.calibration.model import stage_ms
 from respect_core.device import DeviceProfile
+from respect_core.device_constants import load_known_profile
 from respect_core.errors import BadInputError
 from respect_core.graph import UNKNOWN
 from respect_core.objective import evaluate, time_terms
@@ -84,6 +85,26 @@ def finer_note(times: ModelledTimes) -> Tuple[str, ...]:
         f"with layers cached whole or not at all one item leaves every {max(times.finer) / 1e6:.2f} ms and takes "
         f"{sum(times.finer) / 1e6:.2f} ms alone; the smooth model, which solvers minimise and these figures show, says "
         f"{max(times.stages) / 1e6:.2f} ms and {sum(times.stages) / 1e6:.2f} ms",
+    )
+
+
+def host_note(times: ModelledTimes, device: str) -> Tuple[str, ...]:
+    """Say so where driving the stages would take a Python host longer than the slowest stage, which is not simulated.
+
+    Args:
+        times: The job's times.
+        device: Name of the profile; of one that is not in `devices.toml` nothing is known.
+    """
+    try:
+        thread_ms = load_known_profile(device)["host_thread_ms"].value
+    except BadInputError:
+        return ()
+    num_stages = len(times.stages)
+    if num_stages == 1 or thread_ms * 1e6 * num_stages <= max(times.stages):
+        return ()
+    return (
+        f"a host that drives the stages by Python threads needs about {thread_ms * num_stages:.2f} ms an item for "
+        f"{num_stages} stages, which is longer than the slowest stage and not simulated",
     )
 
 
@@ -165,12 +186,13 @@ class SimulatedRunner:
             raise RunnerClosedError(f"runner {self.name!r} is closed, use it as 'with open_runner(...) as runner'")
         modelled = modelled_times(job, self.profile)
         times = modelled.stages
+        device = self.profile.name if self.profile is not None else str(job.profile["name"])
         alone = self._inferences(times, plan.warm_up, plan.repeats, max_in_flight=1)
         full = self._inferences(times, plan.warm_up, plan.items, max_in_flight=None)
         return Timings(
             runner=self.name,
             is_simulated=True,
-            device=self.profile.name if self.profile is not None else str(job.profile["name"]),
+            device=device,
             host=host_text(),
             versions={"simulator": _VERSION, "respect": _project_version(), "python": platform.python_version()},
             num_stages=job.num_stages,
@@ -179,7 +201,7 @@ class SimulatedRunner:
             pipelined=full,
             whole_ns=(modelled.whole,) * plan.repeats,
             energy=_energy(times, full),
-            notes=finer_note(modelled),
+            notes=(*finer_note(modelled), *host_note(modelled, device)),
         )
 
     def _inferences(

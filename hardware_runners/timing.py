@@ -8,9 +8,9 @@ from typing import Any, Optional, Union
 
 from hardware_runners.errors import RunnerError
 from hardware_runners.job import read_job
-from hardware_runners.plan import TimingPlan
+from hardware_runners.jobs.plan import TimingPlan
 from hardware_runners.protocol import open_runner
-from hardware_runners.results import Result, result_of, write_result
+from hardware_runners.results import Result, check_writable, result_of, write_result
 
 
 def time_job(
@@ -35,9 +35,12 @@ def time_job(
         The complete result.
 
     Raises:
+        UnwritableResultError: A result could not be written; nothing was run.
         RunnerError: The job, the runner or a device failed; what was measured until then is its `partial`.
     """
     job = read_job(folder)
+    for path in {str(one) for one in (out, partial_out) if one is not None}:
+        check_writable(path)
     started = datetime.now(timezone.utc).isoformat(timespec="microseconds")
     chosen = plan or job.plan
     try:

@@ -12,11 +12,12 @@ from respect_core.errors import UnwritableError
 NOT_FOR_HOSTS: Final = ("simulated.py",)
 """What needs the rest of the project."""
 
+_FOLDER: Final = Path(hardware_runners.__file__).parent
+
 
 def host_files() -> list[Path]:
     """Return the modules that a Coral host needs."""
-    folder = Path(hardware_runners.__file__).parent
-    return sorted(path for path in folder.glob("*.py") if path.name not in NOT_FOR_HOSTS)
+    return sorted(path for path in _FOLDER.rglob("*.py") if path.name not in NOT_FOR_HOSTS)
 
 
 def export_host(folder: Path) -> list[str]:
@@ -29,10 +30,13 @@ def export_host(folder: Path) -> list[str]:
         UnwritableError: It cannot be written.
     """
     target = folder / "hardware_runners"
+    files = host_files()
+    copies = [target / path.relative_to(_FOLDER) for path in files]
     try:
         target.mkdir(parents=True, exist_ok=True)
-        for path in host_files():
-            shutil.copyfile(path, target / path.name)
+        for path, copy in zip(files, copies, strict=True):
+            copy.parent.mkdir(exist_ok=True)
+            shutil.copyfile(path, copy)
     except OSError as error:
         raise UnwritableError(f"{target} cannot be written ({error.strerror or error})") from error
-    return [f"{target.name}/{path.name}" for path in host_files()]
+    return [path.relative_to(folder).as_posix() for path in copies]

@@ -12,8 +12,8 @@ from prefect.cache_policies import NO_CACHE
 from hardware_runners.compiler import CompileOptions, find_compiler
 from hardware_runners.errors import RunnerError
 from hardware_runners.job import JOB_FILE, read_job
-from hardware_runners.job_format import VERSION
-from hardware_runners.plan import TimingPlan
+from hardware_runners.jobs.format import VERSION
+from hardware_runners.jobs.plan import TimingPlan
 from hardware_runners.result_check import read_result
 from hardware_runners.timing import time_job
 from respect_core.errors import BadInputError, SolverFailedError

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from hardware_runners.errors import InvalidResultError
-from hardware_runners.results import Result
+from hardware_runners.results import Result, result_facts
 from respect_core.tables.benchmarks import BENCHMARKS
 from respect_core.tables.domain_checks import benchmark_checks
 from respect_core.tables.fingerprint import fingerprint
@@ -73,6 +73,7 @@ def result_set_facts(results: Sequence[Result]) -> dict[str, Any]:
                 "job_sha256": result.job_sha256,
                 "started": result.started,
                 "plan": asdict(result.plan),
+                "content": fingerprint(result=result_facts(result)),
             }
             for result in results
         ]

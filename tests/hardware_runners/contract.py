@@ -12,12 +12,14 @@ import pytest
 
 from hardware_runners.errors import InvalidJobError, RunnerClosedError, RunnerError
 from hardware_runners.job import Job, write_job
-from hardware_runners.protocol import RUNNERS, PipelineRunner, TimingPlan
+from hardware_runners.protocol import RUNNERS, PipelineRunner, TimingPlan, Timings
 from hardware_runners.result_check import read_result
 from hardware_runners.results import result_of, write_result
 from respect_core.tables.benchmarks import BENCHMARKS
 
 PLAN = TimingPlan(warm_up=2, repeats=3, items=5)
+
+_TIMINGS: dict[type, Timings] = {}
 
 
 class RunnerContract:
@@ -30,6 +32,14 @@ class RunnerContract:
     @pytest.fixture
     def job(self, tmp_path: Path) -> Job:
         pytest.skip("the contract itself has no job")
+
+    @pytest.fixture
+    def timings(self, runner: PipelineRunner, job: Job) -> Timings:
+        """What the runner says of `PLAN`: run once for all tests that only look at it."""
+        if type(self) not in _TIMINGS:
+            with runner:
+                _TIMINGS[type(self)] = runner.time(job, PLAN)
+        return _TIMINGS[type(self)]
 
     def test_it_is_a_registered_runner(self, runner: PipelineRunner) -> None:
         assert isinstance(runner, PipelineRunner)
@@ -47,34 +57,26 @@ class RunnerContract:
         assert timings.num_stages == job.num_stages
         assert (timings.runner, timings.is_simulated) == (runner.name, runner.is_simulated)
 
-    def test_an_item_alone_takes_at_least_its_stage_times(self, runner: PipelineRunner, job: Job) -> None:
-        with runner:
-            timings = runner.time(job, PLAN)
+    def test_an_item_alone_takes_at_least_its_stage_times(self, timings: Timings) -> None:
         for inference, stages in zip(timings.latency, timings.stage_ns, strict=True):
             assert inference.end_ns - inference.start_ns >= sum(stages)
         for before, after in zip(timings.latency, timings.latency[1:], strict=False):
             assert after.start_ns >= before.end_ns, "two items were in the pipeline at once"
 
-    def test_a_full_pipeline_keeps_the_order_and_loses_nothing(self, runner: PipelineRunner, job: Job) -> None:
-        with runner:
-            timings = runner.time(job, PLAN)
+    def test_a_full_pipeline_keeps_the_order_and_loses_nothing(self, timings: Timings) -> None:
         starts = [inference.start_ns for inference in timings.pipelined]
         ends = [inference.end_ns for inference in timings.pipelined]
         assert starts == sorted(starts)
         assert ends == sorted(ends)
         assert timings.period_us == pytest.approx(sum(timings.intervals_us) / len(timings.intervals_us))
 
-    def test_its_rows_are_rows_of_the_table(self, runner: PipelineRunner, job: Job) -> None:
-        with runner:
-            timings = runner.time(job, PLAN)
+    def test_its_rows_are_rows_of_the_table(self, timings: Timings, job: Job) -> None:
         table = BENCHMARKS.table(timings.rows(job))
         assert table.num_rows == PLAN.repeats + PLAN.items
         assert len({tuple(row[k] for k in BENCHMARKS.key) for row in table.to_pylist()}) == table.num_rows
         assert sum(row["interval_us"] is None for row in table.to_pylist()) == 2
 
-    def test_it_tells_where_it_ran_without_naming_the_host(self, runner: PipelineRunner, job: Job) -> None:
-        with runner:
-            timings = runner.time(job, PLAN)
+    def test_it_tells_where_it_ran_without_naming_the_host(self, timings: Timings) -> None:
         assert timings.host
         assert timings.device
         assert timings.versions
@@ -102,9 +104,7 @@ class RunnerContract:
         with runner:
             runner.time(job, PLAN)
 
-    def test_its_result_comes_back_from_a_file(self, runner: PipelineRunner, job: Job, tmp_path: Path) -> None:
-        with runner:
-            timings = runner.time(job, PLAN)
+    def test_its_result_comes_back_from_a_file(self, timings: Timings, job: Job, tmp_path: Path) -> None:
         written = result_of(job, PLAN, timings, "2024-02-29T12:00:00+00:00")
         write_result(tmp_path / "result.json", written)
         assert read_result(tmp_path / "result.json", job) == written
@@ -129,16 +129,12 @@ class RunnerContract:
 class RealRunnerContract(RunnerContract):
     """For runners that run segments in a process of their own."""
 
-    def test_it_says_what_it_ran_on(self, runner: PipelineRunner, job: Job) -> None:
-        with runner:
-            timings = runner.time(job, PLAN)
+    def test_it_says_what_it_ran_on(self, timings: Timings) -> None:
         assert not timings.is_simulated
         assert all(timings.versions.values())
         assert "python" in timings.versions
 
-    def test_it_times_the_uncut_model_too(self, runner: PipelineRunner, job: Job) -> None:
-        with runner:
-            timings = runner.time(job, PLAN)
+    def test_it_times_the_uncut_model_too(self, timings: Timings) -> None:
         assert len(timings.whole_ns) == PLAN.repeats and min(timings.whole_ns) > 0
 
     def test_a_file_that_changed_since_the_job_was_read_is_found(self, runner: PipelineRunner, job: Job) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from hardware_runners.job import GRAPH_FILE, Job, JobSegment, TensorSpec, write_job
-from hardware_runners.job_format import REFERENCE_FILE
-from hardware_runners.plan import TimingPlan
-from hardware_runners.reference import pack_reference
+from hardware_runners.jobs.format import REFERENCE_FILE
+from hardware_runners.jobs.plan import TimingPlan
+from hardware_runners.jobs.reference import pack_reference
 from hardware_runners.simulated import profile_constants
 from respect_core.device import DeviceProfile, load_profile
 from respect_core.graph import UNKNOWN, DnnGraph

@@ -13,8 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardware_runners.chain import BETWEEN_STAGES, BoundedQueue, Left, ThreadedPipeline, needed_later, run_alone
 from hardware_runners.errors import InvalidPlanError, PipelineFailedError
+from hardware_runners.measuring.chain import (
+    BETWEEN_STAGES,
+    BoundedQueue,
+    Left,
+    ThreadedPipeline,
+    needed_later,
+    run_alone,
+)
 
 Held = dict[str, np.ndarray]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-import hardware_runners.compiler_process as process_module
+import hardware_runners.compiling.process as process_module
 from hardware_runners.compiler import (
     CompiledSegment,
     CompileOptions,
@@ -20,7 +20,7 @@ from hardware_runners.compiler import (
     compiled_name,
     find_compiler,
 )
-from hardware_runners.compiler_log import FAILURES
+from hardware_runners.compiling.log import FAILURES
 from hardware_runners.errors import InvalidPlanError, RunnerError
 from tests.hardware_runners.compiler_double import VERSION, calls_noted, compiled_model, put_on_path
 from tests.tflite_models import SMALL_CNN, write_model

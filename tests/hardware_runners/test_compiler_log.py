@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hardware_runners.compiler_log import (
+from hardware_runners.compiling.log import (
     FAILURES,
     MAPPED,
     STATUSES,

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hardware_runners import delegates, engines_coral
+from hardware_runners.devices import delegates
 from hardware_runners.errors import (
     DeviceUnavailableError,
     InvalidJobError,
@@ -28,9 +28,10 @@ from hardware_runners.errors import (
     RuntimeTooOldError,
 )
 from hardware_runners.job import Job
+from hardware_runners.measuring import engines_coral
+from hardware_runners.measuring.request import Request
+from hardware_runners.measuring.stages import failure
 from hardware_runners.protocol import PipelineRunner, TimingPlan, Timings, open_runner
-from hardware_runners.request import Request
-from hardware_runners.stages import failure
 from tests.conftest import ROOT
 from tests.hardware_runners import coral_double
 from tests.hardware_runners.contract import PLAN, RealRunnerContract
@@ -142,7 +143,7 @@ def test_a_runtime_too_old_says_which_is_needed(host: Behave, job: Job, engine: 
     host(runtime=13)
     with pytest.raises(RuntimeTooOldError, match="runtime 14 and this one is 13: update") as caught:
         timed(job, engine)
-    assert caught.value.device == ":0"
+    assert (caught.value.stage, caught.value.device) == (0, ":0")
 
 
 def test_a_missing_library_is_named(host: Behave, job: Job) -> None:
@@ -199,7 +200,7 @@ def test_a_device_that_vanishes_is_unavailable(host: Behave, job: Job, engine: s
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
-    ("how", "said"), [("abort", "SIGABRT.*device lost"), ("segv", "SIGSEGV.*TensorFlow generation")]
+    ("how", "said"), [("abort", "SIGABRT.*device lost"), ("segv", r"SIGSEGV\) in the phase '[a-z ]+'; libedgetpu and")]
 )
 def test_a_process_that_is_brought_down_is_a_typed_error(
     host: Behave, job: Job, engine: str, how: str, said: str

@@ -13,7 +13,8 @@ import pytest
 from tasks.host_part import export_host, host_files
 
 ROOT = Path(__file__).resolve().parents[2]
-HOST_PART = tuple(path.stem for path in host_files())
+FOLDER = ROOT / "hardware_runners"
+HOST_PART = tuple(path.relative_to(FOLDER).as_posix() for path in host_files())
 
 USE_IT = """
 import sys
@@ -80,7 +81,7 @@ def test_the_host_part_is_python_3_9_by_a_tool(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("module", HOST_PART)
 def test_the_host_part_is_python_3_9(module: str) -> None:
-    source = (ROOT / "hardware_runners" / f"{module}.py").read_text(encoding="utf-8")
+    source = (FOLDER / module).read_text(encoding="utf-8")
     tree = ast.parse(source, filename=module, feature_version=(3, 9))
     future = {a.name for node in tree.body if isinstance(node, ast.ImportFrom) for a in node.names}
     uses_types = any(isinstance(node, ast.AnnAssign | ast.FunctionDef) for node in ast.walk(tree))

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from hardware_runners.compiler import Compiler, CompilerFailedError
-from hardware_runners.edgetpus import EdgeTpu, devices_text, find_edge_tpus, is_device_text, of_device
-from hardware_runners.findings import LEVELS, Finding
-from hardware_runners.host_checks import Host, check_host
-from hardware_runners.host_software import library_generation
-from hardware_runners.link_check import check_links
-from hardware_runners.runtime import as_numbers
+from hardware_runners.devices.edgetpus import EdgeTpu, devices_text, find_edge_tpus, is_device_text, of_device
+from hardware_runners.devices.runtime import as_numbers
+from hardware_runners.host.checks import Host, check_host
+from hardware_runners.host.findings import LEVELS, Finding
+from hardware_runners.host.link_check import check_links
+from hardware_runners.host.software import library_generation
 from tests.hardware_runners import coral_double
 
 VERSIONS = {"ai-edge-litert": "2.3.0"}
@@ -307,8 +307,8 @@ def test_a_device_that_cannot_be_opened_or_brings_the_process_down(double: Any, 
     assert (fine.level, broken.level) == ("ok", "error")
     assert "brought down" in broken.what and "TensorFlow generation" in broken.way_out
     double(fail={"device": ":0", "after": 3, "how": "hang"})
-    (slow,) = check_links(1, model, timeout_s=4)
-    assert slow.level == "error" and "no answer within 4 s" in slow.what
+    (slow,) = check_links(1, model, timeout_s=2)
+    assert slow.level == "error" and "no answer within 2 s" in slow.what
 
 
 def test_a_model_that_is_not_there_is_named(tmp_path: Path) -> None:

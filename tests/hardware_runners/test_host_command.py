@@ -71,14 +71,21 @@ def python_3_9(tmp_path_factory: pytest.TempPathFactory) -> str:
     if python is None:
         pytest.skip("there is no Python 3.9 here; the test with blocked imports stands in for it")
     folder = tmp_path_factory.mktemp("python39") / "venv"
-    made = subprocess.run([python, "-m", "venv", str(folder)], capture_output=True, check=False)
+    made = subprocess.run([python, "-m", "venv", "--without-pip", str(folder)], capture_output=True, check=False)
     found = str(folder / "bin" / "python")
-    install = [found, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "numpy<2.1"]
-    if made.returncode or subprocess.run(install, capture_output=True, timeout=300, check=False).returncode:
+    if made.returncode or not installed(found, "numpy<2"):
         pytest.skip(
             "no environment with NumPy can be made for Python 3.9; the test with blocked imports stands in for it"
         )
     return found
+
+
+def installed(python: str, *packages: str) -> bool:
+    """Install packages into a virtual environment that has no pip of its own, which takes long to make."""
+    into = str(Path(python).parents[1] / "lib/python3.9/site-packages")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-compile"]
+    which = ["--python-version", "3.9", "--only-binary", ":all:", "--no-deps", "--target", into]
+    return subprocess.run([*pip, *which, *packages], capture_output=True, timeout=300, check=False).returncode == 0
 
 
 @pytest.mark.slow
@@ -98,9 +105,8 @@ def test_python_3_9_with_numpy_alone_runs_the_command(python_3_9: str, job: Job,
     done = run("--doctor", "--json")
     checks = {finding["check"]: finding for finding in json.loads(done.stdout)["findings"]}
     assert "3.9" in checks["host python"]["what"] and checks["interpreter"]["way_out"]
-    check = (
-        "import numpy, sys; from hardware_runners.items import items_of; from hardware_runners.job import read_job; "
-    )
+    check = "import numpy, sys; from hardware_runners.measuring.items import items_of; "
+    check += "from hardware_runners.job import read_job; "
     check += "assert len(items_of(read_job(sys.argv[1]))) == 3 and not {'respect_core', 'pandas'} & set(sys.modules)"
     done = subprocess.run(
         [python_3_9, "-c", check, str(job.folder)], cwd=copied, capture_output=True, text=True, check=False
@@ -112,17 +118,7 @@ def test_python_3_9_with_numpy_alone_runs_the_command(python_3_9: str, job: Job,
 def test_python_3_9_runs_segments_where_it_has_an_interpreter(
     python_3_9: str, job: Job, copied: Path, tmp_path: Path
 ) -> None:
-    install = [
-        python_3_9,
-        "-m",
-        "pip",
-        "--disable-pip-version-check",
-        "install",
-        "--quiet",
-        "tflite-runtime",
-        "numpy<2",
-    ]
-    if subprocess.run(install, capture_output=True, timeout=300, check=False).returncode:
+    if not installed(python_3_9, "tflite-runtime"):
         pytest.skip("tflite-runtime cannot be installed here")
     out = tmp_path / "result.json"
     done = subprocess.run(
@@ -171,6 +167,41 @@ def test_what_was_measured_until_an_abort_is_kept_and_marked(
     result = read_result(out, job)
     assert not result.is_complete and result.failure is not None
     assert result.failure.kind == "PipelineFailedError"
+
+
+@pytest.mark.usefixtures("host")
+def test_without_a_result_file_a_partial_one_is_left_where_the_command_runs(
+    job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail = {"device": ":1", "after": 60, "how": "vanish"}
+    monkeypatch.setenv("CORAL_DOUBLE", json.dumps({"links": ["usb"] * 3, "fail": fail}))
+    monkeypatch.chdir(tmp_path)
+    assert main([str(job.folder), "--items", "3000"]) == 5
+    said = capsys.readouterr().err
+    assert "stage 1 on device ':1': the device vanished" in said and "kept in job-coral.partial.json" in said
+    assert not read_result(tmp_path / "job-coral.partial.json", job).is_complete
+
+
+def test_a_host_without_numpy_says_what_to_install(
+    job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bare").mkdir()
+    (tmp_path / "bare/numpy.py").write_text("raise ModuleNotFoundError(\"No module named 'numpy'\")\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "bare"))
+    assert main([str(job.folder), "--runner", "litert"]) == 2
+    said = capsys.readouterr().err
+    assert f"error: numpy cannot be imported by {sys.executable}: pip install numpy" in said
+
+
+def test_an_interrupt_is_one_line(
+    job: Job, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("hardware_runners.__main__.time_job", interrupted)
+    assert main([str(job.folder), "--runner", "litert"]) == 130
+    assert "interrupted" in capsys.readouterr().err
 
 
 def test_exit_statuses_tell_bad_input_and_missing_devices_apart(

@@ -12,10 +12,16 @@ import pytest
 from hypothesis import given
 
 from hardware_runners import errors
-from hardware_runners.errors import InvalidJobError, JobExistsError, RunnerError, UnwritableJobError
+from hardware_runners.errors import (
+    InvalidJobError,
+    InvalidPlanError,
+    JobExistsError,
+    RunnerError,
+    UnwritableJobError,
+)
 from hardware_runners.job import JOB_FILE, JobSegment, TensorSpec, read_job, write_job
-from hardware_runners.job_format import VERSION
-from hardware_runners.protocol import TimingPlan
+from hardware_runners.jobs.format import VERSION
+from hardware_runners.protocol import RUNNERS, TimingPlan, open_runner
 
 GOOD: dict[str, Any] = {
     "model": "tiny",
@@ -283,14 +289,15 @@ def test_every_mistake_in_the_file_is_named(cut: Path, change: Any, named: str) 
 def test_a_changed_missing_or_unlisted_file(folder: Path) -> None:
     (folder / "result.json").write_text("not listed, so not looked at")
     read_job(folder)
+    way_out = ".*: copy the folder again, or write it anew with `respect split`"
     (folder / "a.tflite").write_bytes(b"abd")
-    with pytest.raises(InvalidJobError, match=r"'a.tflite' has sha256"):
+    with pytest.raises(InvalidJobError, match=r"'a.tflite' has sha256" + way_out):
         read_job(folder)
     (folder / "a.tflite").write_bytes(b"ab")
-    with pytest.raises(InvalidJobError, match=r"'a.tflite' has 2 bytes, 3 are expected"):
+    with pytest.raises(InvalidJobError, match=r"'a.tflite' has 2 bytes, 3 are expected" + way_out):
         read_job(folder)
     (folder / "a.tflite").unlink()
-    with pytest.raises(InvalidJobError, match=r"'a.tflite' is missing"):
+    with pytest.raises(InvalidJobError, match=r"'a.tflite' is missing" + way_out):
         read_job(folder)
     (folder / "a.tflite").mkdir()
     with pytest.raises(InvalidJobError, match=r"a.tflite"):
@@ -357,3 +364,22 @@ def test_an_error_says_where() -> None:
     assert str(errors.DeviceUnavailableError("it is gone", 2, "usb:1")) == "stage 2 on device 'usb:1': it is gone"
     assert isinstance(errors.DeviceUnavailableError("it is gone"), ConnectionError)
     assert isinstance(InvalidJobError("there", "it is empty"), ValueError)
+
+
+def test_what_is_no_job_folder_says_what_writes_one(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for path, why in (
+        (tmp_path / "nowhere", "there is no such folder: `respect split"),
+        (tmp_path / "empty", r"job\.json is missing: `respect split"),
+        (folder / JOB_FILE, r"it is no folder: name the one that holds job\.json"),
+    ):
+        with pytest.raises(InvalidJobError, match=why):
+            read_job(path)
+
+
+@pytest.mark.parametrize("name", sorted(RUNNERS))
+def test_an_option_that_a_runner_does_not_have_is_named_with_those_it_has(name: str) -> None:
+    with pytest.raises(
+        InvalidPlanError, match=f"runner '{name}' has no option 'colour': its options are .*input_queue"
+    ):
+        open_runner(name, colour="red")

@@ -207,3 +207,9 @@ def test_meters_and_options_that_do_not_exist() -> None:
     for name in METERS:
         with pytest.raises(InvalidPlanError, match="colour"):
             open_meter(name, colour="red")
+
+
+@pytest.mark.parametrize("name", sorted(METERS))
+def test_an_option_that_a_meter_does_not_have_is_named(name: str) -> None:
+    with pytest.raises(InvalidPlanError, match=f"power meter '{name}' has no option 'colour': its options are"):
+        open_meter(name, colour="red")

@@ -14,8 +14,8 @@ from hypothesis import given
 
 from hardware_runners.errors import InvalidJobError
 from hardware_runners.job import Job, JobSegment, TensorSpec, write_job
-from hardware_runners.job_format import DTYPES, REFERENCE_FILE
-from hardware_runners.reference import pack_reference, read_reference
+from hardware_runners.jobs.format import DTYPES, REFERENCE_FILE
+from hardware_runners.jobs.reference import pack_reference, read_reference
 
 ITEMS = np.arange(24, dtype=np.int8).reshape(3, 2, 4)
 SCORES = np.array([[0.0], [np.nan], [-0.0]], dtype=np.float32)

@@ -19,11 +19,12 @@ from hardware_runners.errors import (
     UnwritableResultError,
 )
 from hardware_runners.job import Job
-from hardware_runners.plan import TimingPlan
+from hardware_runners.jobs.plan import TimingPlan
 from hardware_runners.protocol import Energy, Inference, Timings
 from hardware_runners.result_check import read_result
 from hardware_runners.results import Result, job_sha256, result_of, write_result
 from hardware_runners.summary import result_lines, speed_up_of
+from hardware_runners.timing import time_job
 from tests.hardware_runners.jobs import chain_graph, write_graph_job
 
 PLAN = TimingPlan(warm_up=0, repeats=2, items=3)
@@ -123,6 +124,8 @@ def test_a_partial_result_says_what_it_lacks_and_why(job: Job, tmp_path: Path) -
         (lambda r: r.update(version=2), "version is 2"),
         (lambda r: r.update(version=True), "version is True"),
         (lambda r: r.update(model=""), "model is ''"),
+        (lambda r: r.update(started="yesterday"), "started is 'yesterday', expected a date and time"),
+        (lambda r: r.update(started="2026-01-31T12:00:00"), "started is .* with its offset"),
         (lambda r: r.update(num_stages=0), "num_stages is 0"),
         (lambda r: r.update(num_stages=3), "contradict"),
         (lambda r: r.update(is_simulated=0), "is_simulated is 0"),
@@ -200,3 +203,15 @@ def test_calibration_reads_it(file: Path) -> None:
 
     (timing,) = read_timings(file)
     assert timing.period_ms == pytest.approx(30e-6) and len(timing.stage_ms) == 2
+
+
+@pytest.mark.parametrize("where", ["nowhere/result.json", "a_folder", "a_file/result.json"])
+@pytest.mark.parametrize("kept", ["out", "partial_out"])
+def test_a_result_that_cannot_be_written_is_told_before_anything_runs(tmp_path: Path, where: str, kept: str) -> None:
+    job = write_graph_job(tmp_path / "job", chain_graph(), [0, 0, 0, 1, 1, 1], 2)
+    (tmp_path / "a_folder").mkdir()
+    (tmp_path / "a_file").touch()
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(UnwritableResultError, match=f"{where} cannot be written"):
+        time_job(job.folder, "no such runner", **{kept: tmp_path / where})
+    assert sorted(tmp_path.rglob("*")) == before

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Tuple
 import numpy as np
 
 from hardware_runners.errors import InvalidJobError
-from hardware_runners.job_format import Job, TensorSpec
+from hardware_runners.jobs.format import Job, TensorSpec
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, Iterable, List, Op
 
 import numpy as np
 
-from hardware_runners.chain import Left
 from hardware_runners.errors import PipelineFailedError
-from hardware_runners.stages import Stage, failure
+from hardware_runners.measuring.chain import Left
+from hardware_runners.measuring.stages import Stage, failure
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Dict, FrozenSet, List, Optional, Sequence, Tuple
 
 from hardware_runners.errors import InvalidJobError, InvalidPlanError
-from hardware_runners.job_flow import check_flow
-from hardware_runners.job_format import (
+from hardware_runners.jobs.flow import check_flow
+from hardware_runners.jobs.format import (
     DTYPES,
     FORMAT,
     JOB_FILE,
@@ -19,7 +19,7 @@ from hardware_runners.job_format import (
     JobSegment,
     TensorSpec,
 )
-from hardware_runners.plan import TimingPlan
+from hardware_runners.jobs.plan import TimingPlan
 
 _KEYS = (
     "format", "version", "model", "num_stages", "objective", "solver", "stage_of", "suits_pipeline", "profile", "plan",

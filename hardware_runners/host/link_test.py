@@ -1,7 +1,7 @@
-"""Self-test of an Edge TPU and its link, in a process: ``python -m hardware_runners.link_test DEVICE [MODEL]``.
+"""Self-test of an Edge TPU and its link, in a process: ``python -m hardware_runners.host.link_test DEVICE [MODEL]``.
 
 It opens the device, which loads its firmware, and where a compiled model is given runs it with inputs of zeros. What
-it found is printed as one JSON object; `hardware_runners.link_check` starts it and reads that.
+it found is printed as one JSON object; `hardware_runners.host.link_check` starts it and reads that.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any, Dict, Optional, Sequence
 
 import numpy as np
 
-from hardware_runners.delegates import library_name, open_device, runtime_version
+from hardware_runners.devices.delegates import library_name, open_device, runtime_version
+from hardware_runners.devices.runtime import RUNTIMES, find_runtime
 from hardware_runners.errors import RunnerError
-from hardware_runners.process_errors import facts_of
-from hardware_runners.runtime import RUNTIMES, find_runtime
-from hardware_runners.stages import allocated, failure
+from hardware_runners.measuring.process_errors import facts_of
+from hardware_runners.measuring.stages import allocated, failure
 
 WARM_UP = 5
 RUNS = 30

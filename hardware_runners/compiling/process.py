@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import List, Optional, Set, Tuple
 
-from hardware_runners.compiler_log import CompilerFacts, parse_log, printed_tolerance
+from hardware_runners.compiling.log import CompilerFacts, parse_log, printed_tolerance
 
 _NAME = "respect_segment"
 """Under which name the compiler sees a segment, whatever the file is called."""

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import re
 import signal
+import sys
 from typing import Any, Dict, Optional, Sequence, Type
 
 from hardware_runners import errors
-from hardware_runners.errors import DeviceUnavailableError, InvalidJobError, PipelineFailedError, RunnerError
-from hardware_runners.job_format import Job
-from hardware_runners.record import Read
-from hardware_runners.request import Request
+from hardware_runners.errors import (
+    DeviceUnavailableError,
+    InvalidJobError,
+    PipelineFailedError,
+    RunnerError,
+    RuntimeMissingError,
+)
+from hardware_runners.jobs.format import Job
+from hardware_runners.measuring.record import Read
+from hardware_runners.measuring.request import Request
+
+_MISSING = re.compile(r"ModuleNotFoundError: No module named '(\w+)'")
 
 
 def facts_of(error: RunnerError) -> Dict[str, Any]:
@@ -36,19 +46,25 @@ def crash_of(status: int, read: Read, moves: Sequence[int], request: Request, sa
         request: What it was to do.
         said: The end of its standard error.
     """
+    missing = _MISSING.search(said)
+    if missing:
+        package = missing.group(1)
+        return RuntimeMissingError(f"{package} cannot be imported by {sys.executable}: pip install {package}")
     name = _signal_name(-status) if status < 0 else f"exit status {status}"
     told = f": {said}" if said else ""
     if read.loading is not None:
         stage, device = read.loading["stage"], read.loading["device"]
         return PipelineFailedError(
-            f"the process was brought down ({name}) while it opened the device{told}; {_hint(status)}", stage, device
+            f"the process was brought down ({name}) while it opened the device{told}; {_hint(status, said)}",
+            stage,
+            device,
         )
     active = active_stages(moves)
     stage = active[0] if len(active) == 1 else None
     where = "" if stage is not None else _where(active, request)
     device_text = _device(request, stage)
     return PipelineFailedError(
-        f"the process was brought down ({name}) in the phase {read.phase!r}{where}{told}; {_hint(status)}",
+        f"the process was brought down ({name}) in the phase {read.phase!r}{where}{told}; {_hint(status, said)}",
         stage,
         device_text,
     )
@@ -89,7 +105,7 @@ def _device(request: Request, stage: Optional[int]) -> Optional[str]:
     return request.devices[stage] if stage is not None and stage < len(request.devices) else None
 
 
-def _hint(status: int) -> str:
+def _hint(status: int, said: str) -> str:
     if -status == signal.SIGSEGV:
         return (
             "libedgetpu and the interpreter must be of one TensorFlow generation (the stock library crashes with "
@@ -102,7 +118,7 @@ def _hint(status: int) -> str:
         )
     if -status == signal.SIGKILL:
         return "the system ended it, perhaps for want of memory"
-    return "its last words are above"
+    return "those were its last words" if said else "it left no word"
 
 
 def _signal_name(number: int) -> str:

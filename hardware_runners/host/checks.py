@@ -11,14 +11,15 @@ import stat
 import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Callable, Dict, FrozenSet, Iterator, List, Optional, Tuple
 
 from hardware_runners.compiler import Compiler, CompilerFailedError, find_compiler
-from hardware_runners.edgetpus import EdgeTpu, find_edge_tpus
-from hardware_runners.findings import Finding
-from hardware_runners.host_software import check_software, package_versions
-from hardware_runners.link_check import check_links
+from hardware_runners.devices.edgetpus import EdgeTpu, find_edge_tpus
+from hardware_runners.host.findings import Finding
+from hardware_runners.host.link_check import check_links
+from hardware_runners.host.software import check_software, package_versions
 
 UDEV_RULE = 'SUBSYSTEM=="apex", MODE="0660", GROUP="apex"'
 HOTTEST_MILLIDEGREE = 85_000
@@ -77,6 +78,8 @@ def _python(host: Host) -> Iterator[Finding]:
         yield Finding("host python", "ok", f"Python {version}: pycoral 2.0 and tflite-runtime, no ai-edge-litert")
     else:
         yield Finding("host python", "ok", f"Python {version}: ai-edge-litert; pycoral 2.0 has wheels up to 3.9")
+    if host.is_this and find_spec("numpy") is None:
+        yield Finding("numpy", "error", "NumPy is not installed", "pip install numpy (below 2 for tflite-runtime)")
 
 
 def _compiler(host: Host) -> Iterator[Finding]:

@@ -26,7 +26,7 @@ Moved = Callable[[int], None]
 
 
 class Runnable(Protocol):
-    """What the chain needs of a stage; `hardware_runners.stages.Stage` is one."""
+    """What the chain needs of a stage; `hardware_runners.measuring.stages.Stage` is one."""
 
     number: Optional[int]
     device: Optional[str]

@@ -1,4 +1,4 @@
-"""The measuring process: runs one job as asked and writes down what happens; started by `hardware_runners.process`.
+"""The measuring process: runs one job as asked and writes down what happens; started by `process`.
 
 In this order: the uncut model, if it is there; every segment, opened on its device; one item after the other through
 all of them (latency, with the time of every stage); many items at once (throughput), with a power meter if there is
@@ -17,16 +17,16 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from hardware_runners.chain import Left, run_alone
-from hardware_runners.engines import ENGINE_CLASSES, Engine
-from hardware_runners.errors import MeterUnavailableError, PipelineFailedError, RunnerError
-from hardware_runners.items import Items, check_equal, difference, items_of, largest_difference
+from hardware_runners.errors import MeterUnavailableError, PipelineFailedError, RunnerError, RuntimeTooOldError
 from hardware_runners.job import Job, read_job
+from hardware_runners.measuring.chain import Left, run_alone
+from hardware_runners.measuring.engines import ENGINE_CLASSES, Engine
+from hardware_runners.measuring.items import Items, check_equal, difference, items_of, largest_difference
+from hardware_runners.measuring.process_errors import facts_of
+from hardware_runners.measuring.record import LOG_FILE, MOVES_FILE, REQUEST_FILE, Log, Moves
+from hardware_runners.measuring.request import Request
+from hardware_runners.measuring.stages import Stage
 from hardware_runners.power import PowerMeter, energy_of, open_meter
-from hardware_runners.process_errors import facts_of
-from hardware_runners.record import LOG_FILE, MOVES_FILE, REQUEST_FILE, Log, Moves
-from hardware_runners.request import Request
-from hardware_runners.stages import Stage
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -77,25 +77,29 @@ class _Measuring:
         make: Callable[[Job, Request, Log, Moves], Engine] = getattr(import_module(module), attribute)
         self.engine = make(self.job, self.request, self.log, self.moves)
         self.log.event("ready", device=self.engine.device, versions=self.engine.versions)
-        try:
-            expected = self._whole()
-            self.log.event("phase", name="opening the devices" if self.on_device else "loading the segments")
-            self.stages = self.engine.open()
-            expected, repeats_itself = self._chain(expected)
-            self._latency()
-            self._pipelined(expected, repeats_itself)
-        except RunnerError as error:
-            raise self.engine.explained(error) from error
+        with self._meter() as meter:
+            try:
+                expected = self._whole()
+                self.log.event("phase", name="opening the devices" if self.on_device else "loading the segments")
+                self.stages = self.engine.open()
+                expected, repeats_itself = self._chain(expected)
+                self._latency()
+                self._pipelined(expected, repeats_itself, meter)
+            except RunnerError as error:
+                raise self.engine.explained(error) from error
 
     # -- outputs -----------------------------------------------------------------------------------------------------
 
     def _whole(self) -> "Optional[List[Held]]":
         """Time the uncut model and return what it makes of the items, None where it is not there."""
         self.log.event("phase", name="the uncut model")
-        whole = self.engine.open_whole()
-        if whole is None:
-            return None
-        outputs = [whole.run(held) for held in self.items.inputs]
+        try:
+            whole = self.engine.open_whole()
+            if whole is None:
+                return None
+            outputs = [whole.run(held) for held in self.items.inputs]
+        except RuntimeTooOldError:
+            return None  # the segments need what the uncut model needs, and name their stage
         for i in range(self.plan.warm_up + self.plan.repeats):
             held = self.items.inputs[i % len(self.items)]
             start = time.perf_counter_ns()
@@ -157,7 +161,7 @@ class _Measuring:
             if i >= self.plan.warm_up:
                 self.log.item("latency", left.start_ns, left.end_ns, times)
 
-    def _pipelined(self, expected: "List[Held]", repeats_itself: bool) -> None:
+    def _pipelined(self, expected: "List[Held]", repeats_itself: bool, meter: Optional[PowerMeter]) -> None:
         if not self.plan.items:
             return
         self.log.event("phase", name="the full pipeline")
@@ -178,8 +182,7 @@ class _Measuring:
             if repeats_itself or (number < len(self.items) and not self.on_device):
                 check_equal(expected[number % len(self.items)], left.held, number, "the full pipeline")
 
-        with self._meter() as meter:
-            self.engine.run(self.stages, self._feed(total), on_left)
+        self.engine.run(self.stages, self._feed(total), on_left)
         if len(ends) != total:
             raise PipelineFailedError(f"{total} items went into the pipeline and {len(ends)} came out")
 
@@ -189,6 +192,7 @@ class _Measuring:
 
     @contextlib.contextmanager
     def _meter(self) -> Iterator[Optional[PowerMeter]]:
+        """Open the meter, first of all: one that is not there must not show after everything else was measured."""
         if self.request.meter is None:
             yield None
             return

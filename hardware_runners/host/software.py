@@ -7,8 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Dict, Iterator, List, Mapping, Optional, Tuple
 
-from hardware_runners.findings import Finding
-from hardware_runners.runtime import as_numbers, package_version
+from hardware_runners.devices.runtime import as_numbers, package_version
+from hardware_runners.host.findings import Finding
 
 PACKAGES = ("ai-edge-litert", "tflite-runtime", "tensorflow", "pycoral")
 

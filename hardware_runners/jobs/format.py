@@ -1,19 +1,19 @@
 """The format of a job folder: what `job.json` says, as types.
 
 A job folder holds `job.json` and the files it lists, side by side; copying the folder is all that another host needs.
-`job.json` is one object (`hardware_runners.job_check` refuses anything else and names the mistake):
+`job.json` is one object (`hardware_runners.jobs.check` refuses anything else and names the mistake):
 
 - ``format`` and ``version``: `FORMAT` and `VERSION`;
 - ``model``, ``num_stages``, ``objective``, ``solver``: what is timed, and who cut it;
 - ``stage_of``: stage of every op, in op order;
-- ``suits_pipeline``: whether pycoral's pipeline can take the segments, which `hardware_runners.job_flow` then checks;
+- ``suits_pipeline``: whether pycoral's pipeline can take the segments, which `hardware_runners.jobs.flow` then checks;
   where it is false only runners that relay every tensor themselves can;
 - ``profile``: constants of the device's profile, ``name`` among them;
 - ``plan``: ``warm_up``, ``repeats`` and ``items`` of the `TimingPlan`;
 - ``files``: for every other file its ``sha256`` and size in ``bytes``;
 - ``whole``: the uncut model, or null where only the graph is known;
 - ``segments``: one object a stage, in order, or none where only the graph is known;
-- ``reference``: the file of items to run and what the model makes of them (`hardware_runners.reference`), or null.
+- ``reference``: the file of items to run and what the model makes of them (`hardware_runners.jobs.reference`), or null.
 
 ``whole`` and every segment are objects with ``file`` (of ``whole`` it may be null: the uncut model is left out),
 ``compiled`` (the same for the Edge TPU, or null), ``inputs`` and ``outputs``. These list the tensors in the order in
@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Dict, Optional, Tuple, Union
 
 from hardware_runners.errors import InvalidJobError
-from hardware_runners.plan import TimingPlan
+from hardware_runners.jobs.plan import TimingPlan
 
 FORMAT = "respect-job"
 VERSION = 2

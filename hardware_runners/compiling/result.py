@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Optional
 
-from hardware_runners.compiler_log import FAILURES, MAPPED, CompilerFacts
-from hardware_runners.compiler_process import Attempt
+from hardware_runners.compiling.log import FAILURES, MAPPED, CompilerFacts
+from hardware_runners.compiling.process import Attempt
 
 
 @dataclass(frozen=True)

@@ -6,17 +6,17 @@ import platform
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
-from hardware_runners.chain import Left
-from hardware_runners.delegates import attached, check_count, open_device, runtime_version
-from hardware_runners.edgetpus import devices_text
-from hardware_runners.engines import run_in_threads
+from hardware_runners.devices.delegates import attached, check_count, open_device, runtime_version
+from hardware_runners.devices.edgetpus import devices_text
+from hardware_runners.devices.runtime import Runtime, as_numbers, find_runtime, package_version
 from hardware_runners.errors import DeviceUnavailableError, InvalidJobError, RunnerError, RuntimeMissingError
-from hardware_runners.job_format import Job, JobSegment
-from hardware_runners.pycoral_pipeline import run_pycoral
-from hardware_runners.record import Log, Moves
-from hardware_runners.request import Request
-from hardware_runners.runtime import Runtime, as_numbers, find_runtime, package_version
-from hardware_runners.stages import Stage, allocated, failure
+from hardware_runners.jobs.format import Job, JobSegment
+from hardware_runners.measuring.chain import Left
+from hardware_runners.measuring.engines import run_in_threads
+from hardware_runners.measuring.pycoral_pipeline import run_pycoral
+from hardware_runners.measuring.record import Log, Moves
+from hardware_runners.measuring.request import Request
+from hardware_runners.measuring.stages import Stage, allocated, failure
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -5,13 +5,13 @@ from __future__ import annotations
 import platform
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Protocol, Sequence
 
-from hardware_runners.chain import Left, ThreadedPipeline
+from hardware_runners.devices.runtime import KERNELS, find_runtime, package_version, processor_name
 from hardware_runners.errors import RunnerError
-from hardware_runners.job_format import Job, JobSegment
-from hardware_runners.record import Log, Moves
-from hardware_runners.request import Request
-from hardware_runners.runtime import KERNELS, find_runtime, package_version, processor_name
-from hardware_runners.stages import Stage, allocated, failure
+from hardware_runners.jobs.format import Job, JobSegment
+from hardware_runners.measuring.chain import Left, ThreadedPipeline
+from hardware_runners.measuring.record import Log, Moves
+from hardware_runners.measuring.request import Request
+from hardware_runners.measuring.stages import Stage, allocated, failure
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -81,9 +81,9 @@ class CpuEngine:
 
 
 ENGINE_CLASSES: Dict[str, str] = {
-    "cpu": "hardware_runners.engines:CpuEngine",
-    "litert": "hardware_runners.engines_coral:DelegateEngine",
-    "pycoral": "hardware_runners.engines_coral:PycoralEngine",
+    "cpu": "hardware_runners.measuring.engines:CpuEngine",
+    "litert": "hardware_runners.measuring.engines_coral:DelegateEngine",
+    "pycoral": "hardware_runners.measuring.engines_coral:PycoralEngine",
 }
 """Class of every engine by name, made of a job, a request, a log and the stages' counters."""
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from hardware_runners.findings import Finding
+from hardware_runners.host.findings import Finding
 
 TIMEOUT_S = 60.0
 """For one device, waiting for tries to open it included."""
@@ -61,9 +61,9 @@ def check_links(num_devices: int, model: Optional[Path], timeout_s: float = TIME
 
 
 def _tested(device: str, model: Optional[Path], timeout_s: float) -> Dict[str, Any]:
-    root = str(Path(__file__).resolve().parent.parent)
+    root = str(Path(__file__).resolve().parents[2])
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))}
-    command = [sys.executable, "-m", "hardware_runners.link_test", device, *([str(model)] if model else [])]
+    command = [sys.executable, "-m", "hardware_runners.host.link_test", device, *([str(model)] if model else [])]
     try:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=timeout_s,

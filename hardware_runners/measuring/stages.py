@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence
 import numpy as np
 
 from hardware_runners.errors import InvalidJobError, PipelineFailedError, RunnerError, RuntimeTooOldError
-from hardware_runners.job_format import Job, JobSegment, TensorSpec
+from hardware_runners.jobs.format import Job, JobSegment, TensorSpec
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

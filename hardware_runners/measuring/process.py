@@ -18,12 +18,12 @@ from types import TracebackType
 from typing import Optional, Tuple, Type
 
 from hardware_runners.errors import InvalidJobError, RunnerClosedError, RunnerError, UnwritableResultError
-from hardware_runners.job_format import Job
-from hardware_runners.plan import TimingPlan
-from hardware_runners.process_errors import crash_of, error_of, stall_of
+from hardware_runners.jobs.format import Job
+from hardware_runners.jobs.plan import TimingPlan
+from hardware_runners.measuring.process_errors import crash_of, error_of, stall_of
+from hardware_runners.measuring.record import LOG_FILE, MOVES_FILE, REQUEST_FILE, STDERR_FILE, Moves, Read
+from hardware_runners.measuring.request import Request
 from hardware_runners.protocol import Timings, host_text
-from hardware_runners.record import LOG_FILE, MOVES_FILE, REQUEST_FILE, STDERR_FILE, Moves, Read
-from hardware_runners.request import Request
 
 STALL_S = 120.0
 """A measurement in which nothing goes on for so long is ended."""
@@ -112,10 +112,10 @@ def run_in_process(runner: str, job: Job, request: Request, stall_s: float) -> T
 
 def _watched(folder: Path, moves: Moves, stall_s: float) -> Tuple[int, bool]:
     """Start the process and wait for its end; returns its exit status and whether it had to be ended."""
-    root = str(Path(__file__).resolve().parent.parent)
+    root = str(Path(__file__).resolve().parents[2])
     env = {**os.environ, "PYTHONFAULTHANDLER": "1"}
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [root, env.get("PYTHONPATH")]))
-    command = [sys.executable, "-m", "hardware_runners.measure", str(folder)]
+    command = [sys.executable, "-m", "hardware_runners.measuring.measure", str(folder)]
     with (folder / STDERR_FILE).open("wb") as stream:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, env=env, start_new_session=True
@@ -175,6 +175,6 @@ def _last_words(path: Path) -> str:
         text = path.read_bytes().decode("utf-8", errors="replace")
     except OSError:
         return ""
-    before, _, _ = text.partition("Fatal Python error")
-    lines = [line.strip() for line in (before.strip() or text).splitlines() if line.strip()]
+    before, _, _ = text.partition("Fatal Python error")  # after it come stack traces, which tell a user nothing
+    lines = [line.strip() for line in before.splitlines() if line.strip()]
     return lines[-1][:_MOST_SAID] if lines else ""

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Optional, Tuple
 
-from hardware_runners.plan import TimingPlan
+from hardware_runners.jobs.plan import TimingPlan
 
 ENGINES = ("cpu", "litert", "pycoral")
 """`cpu`: the segments on the host's processor. `litert`: compiled segments by the interpreter with libedgetpu and our
@@ -25,7 +25,7 @@ class Request:
     devices: Tuple[str, ...] = ()
     """One a stage, for engines that use devices."""
     runtime: Optional[str] = None
-    """Package of the interpreter, a key of `hardware_runners.runtime.RUNTIMES`; None for the first that is there."""
+    """Package of the interpreter, a key of `devices.runtime.RUNTIMES`; None for the first that is there."""
     library: str = ""
     """Name or path of libedgetpu."""
     retries: int = 0

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 import numpy as np
 
 from hardware_runners.errors import InvalidJobError, WrongOutputError
-from hardware_runners.job_format import Job, TensorSpec
-from hardware_runners.reference import read_reference
+from hardware_runners.jobs.format import Job, TensorSpec
+from hardware_runners.jobs.reference import read_reference
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

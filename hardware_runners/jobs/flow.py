@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Dict, Optional
 
 from hardware_runners.errors import InvalidJobError
-from hardware_runners.job_format import Job, TensorSpec
+from hardware_runners.jobs.format import Job, TensorSpec
 
 
 def check_flow(job: Job) -> None:

@@ -10,8 +10,8 @@ from types import TracebackType
 from typing import Any, Optional, Type
 
 from hardware_runners.errors import MeterUnavailableError
+from hardware_runners.meters.sampling import SampledPower
 from hardware_runners.power import Reading
-from hardware_runners.power_sampling import SampledPower
 
 _INTERVAL_S = 0.002
 """A little above the time that the sensors take for a conversion of voltage and current."""

@@ -1,0 +1,1 @@
+"""The parts of a job folder: format, check, plan, reference items; `hardware_runners.job` reads and writes one."""
