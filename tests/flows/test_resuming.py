@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from respect_core.device import load_profile
+from respect_core.device_constants import load_known_profile
 from respect_core.errors import BadInputError, CorruptDatasetError, QualityError
 from respect_core.tables.labels import LABELS
 from tasks.home import Home
@@ -135,9 +135,10 @@ def test_other_constants_or_other_models_are_other_schedules(monkeypatch: pytest
     plan = RunPlan.of("smoke")
     before = plan.schedules(None).partition
     assert plan.schedules(None).partition == before
-    usb3 = load_profile("usb3")
+    usb3 = load_known_profile("usb3")
+    other = replace(usb3, profile=replace(usb3.profile, overhead_ms=0.26))
     with monkeypatch.context() as patch:
-        patch.setattr("tasks.schedule.load_profile", lambda name: replace(usb3, overhead_ms=0.26))
+        patch.setattr("tasks.schedule.load_known_profile", lambda name: other)
         assert plan.schedules(None).partition != before
     with monkeypatch.context() as patch:
         patch.setattr("tasks.schedule.graph_digest", lambda graph: "another graph")
