@@ -322,8 +322,7 @@ class _Search:
         if self.best is None:
             self._try_orders()
         if model.plain and not model.timed:
-            # Evened out from the best order first: the stages of the loads alone may reach the same peak with far more
-            # communication.
+            # From the best order first: the stages of the loads alone may reach the same peak and cross far more.
             self.stop[0] = 0
             with self._deadline(max(GRACE_S, self.watch.left)):
                 self._even_out()
