@@ -72,7 +72,18 @@ def test_the_host_part_is_python_3_9_by_a_tool(tmp_path: Path) -> None:
     """Ruff parses for that version, and rejects syntax of a later one."""
     export_host(tmp_path)
     (tmp_path / "later.py").write_text("match 1:\n    case _:\n        pass\n")
-    command = ["ruff", "check", "--isolated", "--no-cache", "--target-version", "py39", "--select", "E9,F821,YTT"]
+    command = [
+        sys.executable,
+        "-m",
+        "ruff",
+        "check",
+        "--isolated",
+        "--no-cache",
+        "--target-version",
+        "py39",
+        "--select",
+        "E9,F821,YTT",
+    ]
     fine = subprocess.run([*command, str(tmp_path / "hardware_runners")], capture_output=True, text=True, check=False)
     assert fine.returncode == 0, fine.stdout
     later = subprocess.run([*command, str(tmp_path / "later.py")], capture_output=True, text=True, check=False)
