@@ -14,9 +14,9 @@ from respect_core.json_text import shown
 from respect_core.segments.interpreter import KERNELS, Array
 from respect_core.segments.verify import run_model
 
-TOLERANCE: Final = 1e-5
+TOLERANCE: Final = 1e-4
 """Largest difference of a rewritten file's output, relative to the largest magnitude in that output: float32 rounds to
-6e-8, and sums of partial sums round a few times more often."""
+6e-8, sums of partial sums round a few times more often, and what cancels out in a network magnifies it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, pairwise
 from typing import Final
 
 import numpy as np
 
+from respect_core.compiled import compiled
 from respect_core.graph import UNKNOWN, DnnGraph, IntArray
 from respect_core.kinds import INPUT
 from respect_core.memory.rules import ACCUMULATING_CONVOLUTION, CONCATENATIONS, DEFAULT_RULES, ELEMENTWISE, MemoryRules
+from respect_core.solve.downsets import Int
 
 SEPARATE, OVER_ALL, OVER_ONE = 0, 1, 2
 """Where an op writes: to new memory; over all inputs that die there; over one input of equal bytes that dies there."""
@@ -19,12 +22,18 @@ SEPARATE, OVER_ALL, OVER_ONE = 0, 1, 2
 NEVER_DIES: Final = 1 << 30
 """Added to the readers that a tensor waits for if it stays to the end."""
 
+Rows = tuple[IntArray, IntArray]
+"""Lists of numbers: where each starts, shape (lists + 1,), and all numbers one list after the other."""
+
+Arrays = tuple[IntArray, IntArray, IntArray, Rows, IntArray, Rows]
+"""The fields of `LiveTensors` in their order, for compiled loops."""
+
 Loops = tuple[IntArray, IntArray, IntArray, IntArray, IntArray, IntArray, IntArray]
 """What compiled loops take: bytes of every tensor; readers it waits for; start of each op's inputs, the inputs; start
 of each op's outputs, the outputs; and where each op writes."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class LiveTensors:
     """The tensors of some ops, numbered locally, as a counting rule sees them."""
 
@@ -34,47 +43,93 @@ class LiveTensors:
     """Op that makes it, `UNKNOWN` if it is there from the start. Shape (m,)."""
     stays: IntArray
     """1 where a tensor lives to the end. Shape (m,)."""
-    readers: tuple[tuple[int, ...], ...]
-    """Distinct ops that read each tensor."""
+    readers: Rows
+    """Distinct ops that read each tensor, ascending; m lists."""
     writes: IntArray
     """`SEPARATE`, `OVER_ALL` or `OVER_ONE`. Shape (n,)."""
-    parents: tuple[tuple[int, ...], ...]
-    """Distinct ops that must run before each op; n tuples."""
+    parents: Rows
+    """Distinct ops that must run before each op, ascending; n lists."""
 
     @property
     def num_ops(self) -> int:
         """Number of ops n."""
         return int(self.writes.size)
 
+    @property
+    def arrays(self) -> Arrays:
+        """The fields, for compiled loops."""
+        return (self.size, self.maker, self.stays, self.readers, self.writes, self.parents)
+
     @cached_property
+    def _uses(self) -> tuple[Loops, int]:
+        return _uses(self.arrays)
+
+    @property
+    def loops(self) -> Loops:
+        """The arrays of the compiled loops over an order."""
+        return self._uses[0]
+
+    @property
     def at_start(self) -> int:
         """Bytes that are live before the first op."""
-        held = [
-            int(size)
-            for size, maker, readers, stays in zip(self.size, self.maker, self.readers, self.stays, strict=True)
-            if maker == UNKNOWN and (readers or stays)
-        ]
-        return sum(held)
-
-    @cached_property
-    def loops(self) -> Loops:
-        """The arrays of the compiled loops."""
-        inputs: list[list[int]] = [[] for _ in range(self.num_ops)]
-        outputs: list[list[int]] = [[] for _ in range(self.num_ops)]
-        for t, readers in enumerate(self.readers):
-            if self.maker[t] != UNKNOWN:
-                outputs[int(self.maker[t])].append(t)
-            for v in readers:
-                inputs[v].append(t)
-        waits = np.array([len(r) for r in self.readers], dtype=np.int64) + NEVER_DIES * self.stays
-        return (self.size, waits, *rows(inputs), *rows(outputs), self.writes)
+        return self._uses[1]
 
 
-def rows(lists: Sequence[Sequence[int]]) -> tuple[IntArray, IntArray]:
-    """Return lists of numbers as compressed rows: where each starts, shape (n + 1,), and all numbers."""
+def rows(lists: Sequence[Sequence[int]]) -> Rows:
+    """Return lists of numbers as arrays."""
     start = np.zeros(len(lists) + 1, dtype=np.int64)
-    np.cumsum([len(row) for row in lists], out=start[1:])
-    return start, np.array([x for row in lists for x in row], dtype=np.int64)
+    np.cumsum(np.fromiter(map(len, lists), np.int64, len(lists)), out=start[1:])
+    return start, np.fromiter(chain.from_iterable(lists), np.int64, int(start[-1]))
+
+
+def lists(rows: Rows) -> list[list[int]]:
+    """Return the lists again."""
+    start, numbers = rows[0].tolist(), rows[1].tolist()
+    return [numbers[a:b] for a, b in pairwise(start)]
+
+
+@compiled
+def grouped(owner: IntArray, number: IntArray, num_owners: Int) -> Rows:
+    """Return a list for each owner: the numbers of its places, in their order.
+
+    Args:
+        owner: Owner of each place; places of an owner below 0 are left out. Shape (places,).
+        number: Shape (places,).
+        num_owners: Number of lists.
+    """
+    start = np.zeros(num_owners + 1, np.int64)
+    for o in owner:
+        if o >= 0:
+            start[o + 1] += 1
+    for o in range(num_owners):
+        start[o + 1] += start[o]
+    end = start.copy()
+    numbers = np.empty(start[num_owners], np.int64)
+    for at in range(owner.size):
+        o = owner[at]
+        if o >= 0:
+            numbers[end[o]] = number[at]
+            end[o] += 1
+    return start, numbers
+
+
+@compiled
+def _uses(arrays: Arrays) -> tuple[Loops, Int]:
+    """Return what an order is judged with, and the bytes that are live at its start."""
+    size, maker, stays, (start, reader), writes, _ = arrays
+    m, n = size.size, writes.size
+    waits = np.empty(m, np.int64)
+    tensor = np.empty(reader.size, np.int64)
+    at_start = np.int64(0)
+    for t in range(m):
+        waits[t] = start[t + 1] - start[t] + NEVER_DIES * stays[t]
+        for p in range(start[t], start[t + 1]):
+            tensor[p] = t
+        if maker[t] < 0 and waits[t] > 0:
+            at_start += size[t]
+    in_start, inputs = grouped(reader, tensor, n)
+    out_start, outputs = grouped(maker, np.arange(m), n)
+    return (size, waits, in_start, inputs, out_start, outputs, writes), at_start
 
 
 def live_tensors(graph: DnnGraph, rules: MemoryRules = DEFAULT_RULES) -> LiveTensors:
@@ -84,17 +139,19 @@ def live_tensors(graph: DnnGraph, rules: MemoryRules = DEFAULT_RULES) -> LiveTen
         **dict.fromkeys(CONCATENATIONS if rules.concat == "in-place" else (), OVER_ALL),
         **dict.fromkeys(ELEMENTWISE if rules.elementwise == "in-place" else (), OVER_ONE),
     }
-    from_host = np.array([kind == INPUT for kind in graph.op_kinds])
     maker = graph.tensor_producer.copy()
-    maker[(maker != UNKNOWN) & from_host[maker]] = UNKNOWN
+    if INPUT in graph.op_kinds:
+        from_host = np.array([kind == INPUT for kind in graph.op_kinds])
+        maker[(maker != UNKNOWN) & from_host[maker]] = UNKNOWN
     size = graph.tensor_bytes.copy()
     if not rules.count_inputs:
         size[maker == UNKNOWN] = 0
+    parent, child = np.array(graph.edges.T, order="C")
     return LiveTensors(
         size=size,
         maker=maker,
         stays=graph.tensor_is_output.astype(np.int64),
-        readers=graph.tensor_consumers,
+        readers=rows(graph.tensor_consumers),
         writes=np.array([in_place.get(kind, SEPARATE) for kind in graph.op_kinds], dtype=np.int64),
-        parents=graph.parents,
+        parents=grouped(child, parent, graph.num_ops),
     )

@@ -13,11 +13,11 @@ import numpy as np
 
 from respect_core.graph import DnnGraph, IntArray
 from respect_core.memory.beam_loops import beam_order
-from respect_core.memory.live import LiveTensors, live_tensors
+from respect_core.memory.live import LiveTensors, live_tensors, rows
 from respect_core.memory.peak import checked_order, peak_of, profile_of
 from respect_core.memory.rules import DEFAULT_RULES, MemoryRules
 from respect_core.memory.search import OrderSearch
-from respect_core.memory.series import Section, forced_sizes, sections
+from respect_core.memory.series import Division, Section, forced_sizes
 from respect_core.memory.steps import StepModel, step_model
 from respect_core.solve.protocol import SolveOptions, Status, Stopwatch, gap_of
 
@@ -135,26 +135,36 @@ class MemoryOrderSolver:
     ) -> tuple[IntArray, int]:
         """Return an order and a lower bound on every order's peak."""
         order = known.copy()
-        single = sizes[:-1][np.diff(sizes) == 1]
         steps, _ = profile_of(known, live.loops, live.at_start)
-        bound = int(steps[single].max()) if single.size else 0
-        parts = [_Part(section) for section in sections(live, known, sizes)]
-        bound = max([bound, *(part.bound for part in parts)])
-        for part in sorted(parts, key=lambda p: -p.peak):
-            bound = max(bound, part.prove(bound, self.max_bytes, watch))
+        peaks = np.maximum.reduceat(steps, sizes[:-1]).tolist()
+        division = Division(live, known, sizes)
+        lengths = np.diff(sizes).tolist()
+        bound = max((peak for peak, length in zip(peaks, lengths, strict=True) if length == 1), default=0)
+        parts = []
+        for s in sorted(range(len(peaks)), key=lambda s: -peaks[s]):
+            if peaks[s] <= bound:
+                break
+            parts.append(_Part(division.section(s), peaks[s]))
+            bound = max(bound, parts[-1].bound)
         for part in parts:
+            bound = max(bound, part.prove(bound, self.max_bytes, watch))
             order[part.section.ops] = known[part.section.ops[part.order]]
         return order, bound
 
 
 class _Part:
-    """A section with the best order known and a lower bound, both in bytes of the whole network."""
+    """A section with the best order known and a lower bound, both in bytes of the whole network.
 
-    def __init__(self, section: Section) -> None:
+    Args:
+        section: The section.
+        peak: The peak of its ops in their order.
+    """
+
+    def __init__(self, section: Section, peak: int) -> None:
         self.section = section
         self.model: StepModel = step_model(section.live)
         self.order: IntArray = np.arange(section.live.num_ops)
-        self.peak = section.across + peak_of(self.order, section.live)
+        self.peak = peak
         self.bound = section.across + self.model.bound
 
     def prove(self, enough: int, max_bytes: int, watch: Stopwatch) -> int:
@@ -219,15 +229,15 @@ def load_code() -> None:
         size=np.ones(4, dtype=np.int64),
         maker=np.arange(4),
         stays=np.array([0, 0, 0, 1]),
-        readers=((1, 2), (3,), (3,), ()),
+        readers=rows(((1, 2), (3,), (3,), ())),
         writes=np.zeros(4, dtype=np.int64),
-        parents=((), (0,), (0,), (1, 2)),
+        parents=rows(((), (0,), (0,), (1, 2))),
     )
     known = np.arange(4)
-    for section in sections(live, known, forced_sizes(live.parents, known)):
-        part = _Part(section)
-        part._improve(0, 1, Stopwatch(60.0))
-        OrderSearch(part.model, bound=0, threshold=0, limit=9, max_bytes=1 << 20).run(Stopwatch(60.0), 1)
+    division = Division(live, known, forced_sizes(live.parents, known))
+    part = _Part(division.section(1), peak_of(known, live))
+    part._improve(0, 1, Stopwatch(60.0))
+    OrderSearch(part.model, bound=0, threshold=0, limit=9, max_bytes=1 << 20).run(Stopwatch(60.0), 1)
 
 
 @contextmanager

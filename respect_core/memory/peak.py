@@ -75,8 +75,8 @@ def checked_order(graph: DnnGraph, order: Sequence[int] | IntArray | None) -> In
         BadInputError: The order does not hold every op once, parents first; the first offender is named.
     """
     if order is None:
-        indices = np.arange(graph.num_ops)
-        return indices if graph.is_topological(indices) else graph.topological_order.copy()
+        is_legal = bool((graph.edges[:, 0] < graph.edges[:, 1]).all())
+        return np.arange(graph.num_ops) if is_legal else graph.topological_order.copy()
     given = np.array(order, dtype=np.int64)
     if given.ndim != 1 or not np.array_equal(np.sort(given), np.arange(graph.num_ops)):
         raise BadInputError(
@@ -96,7 +96,7 @@ def checked_order(graph: DnnGraph, order: Sequence[int] | IntArray | None) -> In
 
 def peak_of(order: IntArray, live: LiveTensors) -> int:
     """Return the peak of a legal order of local ops."""
-    return int(profile_of(order, live.loops, live.at_start)[0].max())
+    return int(_peak_of(order, live.loops, live.at_start))
 
 
 @compiled
@@ -143,3 +143,12 @@ def profile_of(order: IntArray, loops: Loops, at_start: Int) -> tuple[IntArray, 
         live += kept - dying
         after[i] = live
     return step, after
+
+
+@compiled
+def _peak_of(order: IntArray, loops: Loops, at_start: Int) -> Int:
+    step, _ = profile_of(order, loops, at_start)
+    peak = np.int64(0)
+    for held in step:
+        peak = max(peak, held)
+    return peak

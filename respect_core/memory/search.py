@@ -19,11 +19,11 @@ from respect_core.memory.search_loops import (
     Found,
     explore,
 )
-from respect_core.memory.steps import StepModel
+from respect_core.memory.steps import StepModel, ready_at_start
 from respect_core.solve.downset_table import fill_table
 from respect_core.solve.protocol import Stopwatch
 
-_FIRST_ROWS = 1 << 10
+_FIRST_ROWS = 1 << 12
 _SLICE_WORK = 1 << 19
 """Ops times sets looked at between two looks at the clock: milliseconds for small problems."""
 
@@ -45,16 +45,17 @@ class OrderSearch:
 
     def __init__(self, model: StepModel, *, bound: int, threshold: int, limit: int, max_bytes: int) -> None:
         self.model = model
-        words = model.steps[0].shape[1]
-        self._max_rows = max(4 * model.num_ops, max_bytes // (8 * (words + 8)))
+        words = model.steps[0].shape[2]
+        self._max_rows = max(4 * model.num_ops, max_bytes // (8 * (2 * words + 8)))
         rows = min(self._max_rows, max(_FIRST_ROWS, 4 * model.num_ops))
         self._found = self._room(rows, words)
         self.counters = np.zeros(7, dtype=np.int64)
         self.counters[[BOUND, THRESHOLD, LIMIT, GOAL]] = bound, threshold, limit, -1
-        sets, lives, parents, _, table, stack, _, _ = self._found
-        sets[0], lives[0], parents[0], stack[0] = 0, model.at_start, -1, 0
+        sets, table, stack, _ = self._found
+        sets[0, :words], sets[0, words : 2 * words] = 0, ready_at_start(model.steps[0])
+        sets[0, 2 * words :], stack[0] = (model.at_start, -1, -1), 0
         self.counters[COUNT] = self.counters[DEPTH] = 1
-        fill_table(table, sets, 1)
+        fill_table(table, sets, words, 1)
         self.is_done = self.is_full = False
         self._slice = max(8, _SLICE_WORK // model.num_ops)
 
@@ -94,31 +95,32 @@ class OrderSearch:
         row = int(self.counters[GOAL])
         if row < 0:
             return None
-        _, _, parents, ops, *_ = self._found
+        sets, words = self._found[0], self.model.steps[0].shape[2]
         out = []
-        while parents[row] >= 0:
-            out.append(int(ops[row]))
-            row = int(parents[row])
+        while sets[row, 2 * words + 1] >= 0:
+            out.append(int(sets[row, 2 * words + 2]))
+            row = int(sets[row, 2 * words + 1])
         return np.array(out[::-1], dtype=np.int64)
 
     @staticmethod
     def _room(rows: int, words: int) -> Found:
-        column = [np.empty(rows, dtype=np.int64) for _ in range(6)]
         slots = 1 << (2 * rows - 1).bit_length()
-        sets = np.empty((rows, words), dtype=np.int64)
-        lives, parents, ops, stack, aside, keys = column
-        return sets, lives, parents, ops, np.zeros(slots, dtype=np.int64), stack, aside, keys
+        return (
+            np.empty((rows, 2 * words + 3), dtype=np.int64),
+            np.zeros(slots, dtype=np.int64),
+            np.empty(rows, dtype=np.int64),
+            np.empty((2, rows), dtype=np.int64),
+        )
 
     def _grow(self) -> bool:
         old, counters = self._found, self.counters
         rows = old[0].shape[0]
         if rows >= self._max_rows:
             return False
-        new = self._room(min(4 * rows, self._max_rows), old[0].shape[1])
-        used = (COUNT, COUNT, COUNT, COUNT, None, DEPTH, HEAP, HEAP)
-        for source, target, counter in zip(old, new, used, strict=True):
-            if counter is not None:
-                target[: counters[counter]] = source[: counters[counter]]
-        fill_table(new[4], new[0], int(counters[COUNT]))
+        words = self.model.steps[0].shape[2]
+        new = self._room(min(4 * rows, self._max_rows), words)
+        count, depth, aside = counters[[COUNT, DEPTH, HEAP]].tolist()
+        new[0][:count], new[2][:depth], new[3][:, :aside] = old[0][:count], old[2][:depth], old[3][:, :aside]
+        fill_table(new[1], new[0], words, count)
         self._found = new
         return True

@@ -1,8 +1,9 @@
 """The inner loop of the search for an order: which down-sets can be reached within a threshold of live bytes.
 
 The search goes depth first through all down-sets that can be reached while no step holds more than the threshold. A
-step that would hold more is put aside. Once nothing is left within the threshold, no order keeps within it: the
-cheapest step put aside is a lower bound on the peak, and the threshold rises beyond it.
+step that would hold more is put aside, and so is a set after which some step must (`set_bounds`). Once nothing is left
+within the threshold, no order keeps within it: the least that was put aside is a lower bound on the peak, and the
+threshold rises beyond it.
 
 Two rules keep the optimum and cut most of the search. Let a run of steps from a set S to a larger one S' stay within
 the threshold, with no more live bytes after it, and with no set between S and S' that has fewer live bytes than S'.
@@ -22,7 +23,8 @@ import numpy as np
 
 from respect_core.compiled import compiled
 from respect_core.graph import IntArray
-from respect_core.memory.steps import Steps, can_run, step_of
+from respect_core.memory.set_bounds import least_after, least_until_a_death
+from respect_core.memory.steps import CHILDREN, Steps, can_run, flip, set_free, step_of
 from respect_core.solve.downset_table import find_set
 from respect_core.solve.downsets import Int, lowest_bit
 
@@ -33,9 +35,10 @@ COUNT, DEPTH, HEAP, THRESHOLD, BOUND, GOAL, LIMIT = 0, 1, 2, 3, 4, 5, 6
 """Places in the counters: sets found, entries on the stack and in the heap, the threshold, what every order needs at
 least, the row of the set of all ops, and what is too much: steps from there on are dropped."""
 
-Found = tuple[IntArray, IntArray, IntArray, IntArray, IntArray, IntArray, IntArray, IntArray]
-"""Bitsets of the sets found, shape (rows, words); live bytes; the row each was reached from; the op it was reached by;
-the table of `find_set`; rows still to be looked at (a stack); rows put aside and the bytes they wait for (a heap)."""
+Found = tuple[IntArray, IntArray, IntArray, IntArray]
+"""The sets found, shape (rows, 2 words + 3): the bitset of a set, that of the ops that can run next, its live bytes,
+the row it was reached from, and the op it was reached by; the table of `find_set`; rows still to be looked at (a
+stack), shape (rows,); rows put aside and the bytes they wait for (a heap), shape (2, rows)."""
 
 MAX_CHAIN = 32
 """Longest chain that is tried, in links."""
@@ -46,57 +49,83 @@ large ones at many that a smaller threshold would have left out."""
 
 
 @compiled
-def _push_aside(row: Int, needs: Int, found: Found, counters: IntArray) -> None:
+def _push_aside(row: Int, needs: Int, heap: IntArray, counters: IntArray) -> None:
     """Put a set aside until the threshold allows so many bytes."""
-    rows, keys = found[6], found[7]
     at = counters[HEAP]
     counters[HEAP] += 1
-    while at > 0 and keys[(at - 1) >> 1] > needs:
-        rows[at], keys[at] = rows[(at - 1) >> 1], keys[(at - 1) >> 1]
+    while at > 0 and heap[1, (at - 1) >> 1] > needs:
+        heap[0, at], heap[1, at] = heap[0, (at - 1) >> 1], heap[1, (at - 1) >> 1]
         at = (at - 1) >> 1
-    rows[at], keys[at] = row, needs
+    heap[0, at], heap[1, at] = row, needs
 
 
 @compiled
-def _take_back(found: Found, counters: IntArray) -> Int:
+def _take_back(heap: IntArray, counters: IntArray) -> Int:
     """Return the set that waits for the fewest bytes."""
-    rows, keys = found[6], found[7]
-    first = rows[0]
+    first = heap[0, 0]
     counters[HEAP] -= 1
     size = counters[HEAP]
-    row, needs = rows[size], keys[size]
+    row, needs = heap[0, size], heap[1, size]
     at = 0
     while 2 * at + 1 < size:
         child = 2 * at + 1
-        if child + 1 < size and keys[child + 1] < keys[child]:
+        if child + 1 < size and heap[1, child + 1] < heap[1, child]:
             child += 1
-        if keys[child] >= needs:
+        if heap[1, child] >= needs:
             break
-        rows[at], keys[at] = rows[child], keys[child]
+        heap[0, at], heap[1, at] = heap[0, child], heap[1, child]
         at = child
-    rows[at], keys[at] = row, needs
+    heap[0, at], heap[1, at] = row, needs
     return first
 
 
 @compiled
-def _enter(done: IntArray, live: Int, parent: Int, op: Int, found: Found, counters: IntArray) -> tuple[Int, bool]:
-    """Return the row of a set, and whether it is new."""
-    sets, lives, parents, ops, table = found[0], found[1], found[2], found[3], found[4]
-    slot = find_set(table, sets, done)
-    if table[slot] != 0:
-        return table[slot] - 1, False
-    row = counters[COUNT]
+def _raise_threshold(stack: IntArray, heap: IntArray, counters: IntArray) -> bool:
+    """Take back sets put aside, the stack being empty; tell whether there are any below the limit."""
+    if counters[HEAP] == 0 or heap[1, 0] >= counters[LIMIT]:
+        return False
+    counters[BOUND] = max(counters[BOUND], heap[1, 0])
+    counters[THRESHOLD] = counters[BOUND] + (counters[LIMIT] - 1 - counters[BOUND]) // RISE
+    while counters[HEAP] > 0 and heap[1, 0] <= counters[THRESHOLD]:
+        stack[counters[DEPTH]] = _take_back(heap, counters)
+        counters[DEPTH] += 1
+    return True
+
+
+@compiled
+def _add(
+    done: IntArray,
+    ready: IntArray,
+    freed: IntArray,
+    i: Int,
+    live: Int,
+    parent: Int,
+    op: Int,
+    sets: IntArray,
+    counters: IntArray,
+) -> Int:
+    """Write down a set that has not been found before, with the ops that can run next; return its row."""
+    row, words = counters[COUNT], done.size
     counters[COUNT] += 1
-    table[slot] = row + 1
-    for w in range(done.size):
+    for w in range(words):
         sets[row, w] = done[w]
-    lives[row], parents[row], ops[row] = live, parent, op
-    return row, True
+        sets[row, words + w] = ready[w] | freed[i, w]
+    sets[row, 2 * words], sets[row, 2 * words + 1], sets[row, 2 * words + 2] = live, parent, op
+    return row
 
 
 @compiled
 def _run_chain(
-    first: Int, start: IntArray, live: Int, threshold: Int, steps: Steps, chain: IntArray, done: IntArray
+    first: Int,
+    start: IntArray,
+    live: Int,
+    threshold: Int,
+    links: IntArray,
+    facts: IntArray,
+    inputs: IntArray,
+    tensors: IntArray,
+    chain: IntArray,
+    done: IntArray,
 ) -> Int:
     """Try the chain that begins with an op; return how many ops of it lead to no more live bytes, 0 if it does not.
 
@@ -105,11 +134,13 @@ def _run_chain(
         start: The set S. Shape (words,).
         live: Its live bytes.
         threshold: Most bytes of a step.
-        steps: The problem.
+        links: See `Steps`.
+        facts: See `Steps`.
+        inputs: Inputs of all ops.
+        tensors: See `Steps`.
         chain: Written to: the ops.
         done: Written to: the set S'.
     """
-    before, children = steps[0], steps[1]
     words = start.size
     for w in range(words):
         done[w] = start[w]
@@ -117,7 +148,7 @@ def _run_chain(
     length = 0
     link = first
     for _ in range(MAX_CHAIN):
-        cost, change = step_of(done, link, steps)
+        cost, change = step_of(done, link, facts, inputs, tensors)
         if now + cost > threshold:
             return 0
         last = length  # the block of this link: the ops from here on
@@ -135,13 +166,13 @@ def _run_chain(
             u = chain[at]
             at += 1
             for w in range(words):
-                rest = children[u, w] & ~done[w]
+                rest = links[CHILDREN, u, w] & ~done[w]
                 while rest != 0:
                     v = 64 * w + lowest_bit(rest)
                     rest &= rest - 1
-                    if not can_run(done, v, before):
+                    if not can_run(done, v, links):
                         continue
-                    cost, change = step_of(done, v, steps)
+                    cost, change = step_of(done, v, facts, inputs, tensors)
                     if now + cost > threshold:
                         continue
                     if change <= 0:
@@ -159,27 +190,6 @@ def _run_chain(
 
 
 @compiled
-def _least_after(done: IntArray, steps: Steps, held: IntArray) -> Int:
-    """Return a lower bound on what the ops that have not run yet need. ``held`` is written to, shape (n,)."""
-    least, more = steps[10], steps[11]
-    n = held.size
-    for v in range(n):
-        held[v] = least[v]
-    for w in range(done.size if more.shape[0] > 0 else 0):
-        rest = done[w]
-        while rest != 0:
-            u = 64 * w + lowest_bit(rest)
-            rest &= rest - 1
-            for v in range(n):
-                held[v] += more[u, v]
-    most = np.int64(0)
-    for v in range(n):
-        if held[v] > most and (done[v >> 6] >> (v & 63)) & 1 == 0:
-            most = held[v]
-    return most
-
-
-@compiled
 def explore(steps: Steps, found: Found, counters: IntArray, max_rows: Int) -> Int:
     """Look at sets from the stack until all ops have run, nothing is left, or ``max_rows`` sets were looked at.
 
@@ -192,24 +202,17 @@ def explore(steps: Steps, found: Found, counters: IntArray, max_rows: Int) -> In
     Returns:
         `REACHED`, `EXHAUSTED`, `PAUSED` or `FULL`.
     """
-    before = steps[0]
-    n, words = before.shape
-    sets, lives, stack = found[0], found[1], found[5]
-    all_bits = n
-    here, done = np.empty(words, np.int64), np.empty(words, np.int64)
-    ready, costs, changes = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
-    chain = np.empty(n + 1, np.int64)
-    more = np.empty(n, np.int64)
+    links, facts, inputs, tensors, least, more, later, run, spared = steps
+    sets, table, stack, heap = found
+    _, n, words = links.shape
+    here, ready = np.empty(words, np.int64), np.empty(words, np.int64)
+    ops, changes, rank = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
+    freed, chain, done = np.empty((n, words), np.int64), np.empty(n + 1, np.int64), np.empty(words, np.int64)
+    held = np.empty(n, np.int64)
     looked = 0
     while True:
-        if counters[DEPTH] == 0:
-            if counters[HEAP] == 0 or found[7][0] >= counters[LIMIT]:
-                return EXHAUSTED
-            counters[BOUND] = max(counters[BOUND], found[7][0])
-            counters[THRESHOLD] = counters[BOUND] + (counters[LIMIT] - 1 - counters[BOUND]) // RISE
-            while counters[HEAP] > 0 and found[7][0] <= counters[THRESHOLD]:
-                stack[counters[DEPTH]] = _take_back(found, counters)
-                counters[DEPTH] += 1
+        if counters[DEPTH] == 0 and not _raise_threshold(stack, heap, counters):
+            return EXHAUSTED
         if looked >= max_rows:
             return PAUSED
         if counters[COUNT] + n + 1 > sets.shape[0]:
@@ -218,82 +221,83 @@ def explore(steps: Steps, found: Found, counters: IntArray, max_rows: Int) -> In
         threshold = counters[THRESHOLD]
         counters[DEPTH] -= 1
         row = stack[counters[DEPTH]]
-        live = lives[row]
+        live = sets[row, 2 * words]
         for w in range(words):
-            here[w] = sets[row, w]
-        num_ready, num_done, at_once = 0, 0, -1
-        for v in range(n):
-            if (here[v >> 6] >> (v & 63)) & 1:
-                num_done += 1
-            elif can_run(here, v, before):
-                cost, change = step_of(here, v, steps)
-                ready[num_ready], costs[num_ready], changes[num_ready] = v, live + cost, change
-                if change <= 0 and live + cost <= threshold:
-                    at_once = num_ready
-                    break
+            here[w], ready[w] = sets[row, w], sets[row, words + w]
+        num_ready, num_within, at_once = 0, 0, -1
+        cheapest = np.int64(-1)  # of the steps above the threshold
+        for w in range(words):
+            rest = ready[w]
+            while rest != 0 and at_once < 0:
+                v = 64 * w + lowest_bit(rest)
+                rest &= rest - 1
+                cost, change = step_of(here, v, facts, inputs, tensors)
                 num_ready += 1
-        if num_done == all_bits:
+                if live + cost > threshold:
+                    cheapest = live + cost if cheapest < 0 else min(cheapest, live + cost)
+                else:
+                    if change <= 0:
+                        at_once = v
+                    ops[num_within], changes[num_within] = v, change
+                    num_within += 1
+        if num_ready == 0:
             counters[GOAL] = row
             return REACHED
+        length = 0
         if at_once >= 0:
-            v = ready[at_once]
-            for w in range(words):
-                done[w] = here[w]
-            done[v >> 6] |= np.int64(1) << (v & 63)
-            new_row, is_new = _enter(done, live + changes[at_once], row, v, found, counters)
-            if is_new:
-                stack[counters[DEPTH]] = new_row
-                counters[DEPTH] += 1
-            continue
-        needs = _least_after(here, steps, more)
-        if needs > threshold:
-            if needs < counters[LIMIT]:
-                _push_aside(row, needs, found, counters)
-            continue
-        is_settled = False
-        for i in range(num_ready):
-            if costs[i] > threshold:
-                continue
-            length = _run_chain(ready[i], here, live, threshold, steps, chain, done)
-            if length == 0:
-                continue
-            for w in range(words):
-                done[w] = here[w]
-            at, now, is_new = row, live, False
+            chain[0], length, num_within = at_once, 1, 0
+        if num_within > 0:
+            needs = least_until_a_death(here, live, threshold, facts, run, spared)
+            if needs <= threshold:
+                needs = least_after(here, least, more, later, held)
+            if needs > threshold:
+                cheapest, num_within = needs, 0
+        for i in range(num_within):
+            flip(here, ops[i])
+            frees_any = set_free(here, ops[i], links, freed, i)
+            flip(here, ops[i])
+            if frees_any:
+                length = _run_chain(ops[i], here, live, threshold, links, facts, inputs, tensors, chain, done)
+                if length > 0:
+                    break
+        if length > 0:
+            is_new = False
             for c in range(length):
                 v = chain[c]
-                _, change = step_of(done, v, steps)
-                now += change
-                done[v >> 6] |= np.int64(1) << (v & 63)
-                at, is_new = _enter(done, now, at, v, found, counters)
+                _, change = step_of(here, v, facts, inputs, tensors)
+                live += change
+                flip(here, v)
+                flip(ready, v)
+                set_free(here, v, links, freed, c)
+                slot = find_set(table, sets, here)
+                is_new = table[slot] == 0
+                if is_new:
+                    table[slot] = _add(here, ready, freed, c, live, row, v, sets, counters) + 1
+                row = table[slot] - 1
+                for w in range(words):
+                    ready[w] |= freed[c, w]
             if is_new:
-                stack[counters[DEPTH]] = at
+                stack[counters[DEPTH]] = row
                 counters[DEPTH] += 1
-            is_settled = True
-            break
-        if is_settled:
             continue
         # The op that leaves the fewest live bytes comes on top of the stack.
-        for i in range(1, num_ready):
-            v, cost, change = ready[i], costs[i], changes[i]
+        for i in range(num_within):
             at = i
-            while at > 0 and changes[at - 1] < change:
-                ready[at], costs[at], changes[at] = ready[at - 1], costs[at - 1], changes[at - 1]
+            while at > 0 and changes[rank[at - 1]] < changes[i]:
+                rank[at] = rank[at - 1]
                 at -= 1
-            ready[at], costs[at], changes[at] = v, cost, change
-        needs = np.int64(-1)
-        for i in range(num_ready):
-            if costs[i] > threshold:
-                if needs < 0 or costs[i] < needs:
-                    needs = costs[i]
-                continue
-            v = ready[i]
-            for w in range(words):
-                done[w] = here[w]
-            done[v >> 6] |= np.int64(1) << (v & 63)
-            new_row, is_new = _enter(done, live + changes[i], row, v, found, counters)
-            if is_new:
-                stack[counters[DEPTH]] = new_row
+            rank[at] = i
+        for r in range(num_within):
+            i = rank[r]
+            flip(here, ops[i])
+            flip(ready, ops[i])
+            slot = find_set(table, sets, here)
+            if table[slot] == 0:
+                at = _add(here, ready, freed, i, live + changes[i], row, ops[i], sets, counters)
+                table[slot] = at + 1
+                stack[counters[DEPTH]] = at
                 counters[DEPTH] += 1
-        if needs >= 0 and needs < counters[LIMIT]:
-            _push_aside(row, needs, found, counters)
+            flip(here, ops[i])
+            flip(ready, ops[i])
+        if 0 <= cheapest < counters[LIMIT]:
+            _push_aside(row, cheapest, heap, counters)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from respect_core.graph import DnnGraph, IntArray
-from respect_core.memory.live import OVER_ALL, OVER_ONE, LiveTensors, live_tensors
+from respect_core.memory.live import OVER_ALL, OVER_ONE, LiveTensors, Rows, lists, live_tensors
 from respect_core.memory.order import OrderResult, order_result
 from respect_core.memory.peak import checked_order, peak_of
 from respect_core.memory.rules import DEFAULT_RULES, MemoryRules
@@ -57,9 +57,10 @@ class SerenitySolver:
         return order_result(self, graph, rules, order, bound, watch.seconds)
 
 
-def _cut_sizes(parents: tuple[tuple[int, ...], ...], order: IntArray) -> IntArray:
+def _cut_sizes(parents_of_ops: Rows, order: IntArray) -> IntArray:
     """Return the sizes of the prefixes that end with a cut node: one that each other op comes before or after."""
     n = order.size
+    parents = lists(parents_of_ops)
     before = [0] * n
     comparable = [0] * n
     for v in order.tolist():
@@ -94,16 +95,17 @@ class _Programme:
     def __init__(self, live: LiveTensors, watch: Stopwatch) -> None:
         self.live, self.watch = live, watch
         n = live.num_ops
+        all_parents, all_readers = lists(live.parents), lists(live.readers)
         self.size = live.size.tolist()
-        self.before = [sum(1 << u for u in parents) for parents in live.parents]
+        self.before = [sum(1 << u for u in parents) for parents in all_parents]
         self.children: list[list[int]] = [[] for _ in range(n)]
-        for v, parents in enumerate(live.parents):
+        for v, parents in enumerate(all_parents):
             for u in parents:
                 self.children[u].append(v)
-        self.readers = [sum(1 << v for v in readers) for readers in live.readers]
+        self.readers = [sum(1 << v for v in readers) for readers in all_readers]
         self.inputs: list[list[int]] = [[] for _ in range(n)]
         self.outputs: list[list[int]] = [[] for _ in range(n)]
-        for t, readers in enumerate(live.readers):
+        for t, readers in enumerate(all_readers):
             if live.maker[t] >= 0:
                 self.outputs[int(live.maker[t])].append(t)
             for v in readers:

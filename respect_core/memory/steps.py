@@ -12,32 +12,26 @@ from dataclasses import dataclass
 import numpy as np
 
 from respect_core.compiled import compiled
-from respect_core.graph import UNKNOWN, IntArray
-from respect_core.memory.bounds import last_readings, least_held
-from respect_core.memory.live import LiveTensors, rows
+from respect_core.graph import IntArray
+from respect_core.memory.bounds import closings, last_readings, least_held
+from respect_core.memory.live import Arrays, LiveTensors, Loops, Rows
 from respect_core.memory.peak import taken_over
 from respect_core.memory.twins import with_twins_in_order
-from respect_core.solve.downsets import Int, bitsets, closures, num_words
+from respect_core.solve.downsets import Int, closures, lowest_bit
 
-Steps = tuple[
-    IntArray,
-    IntArray,
-    IntArray,
-    IntArray,
-    IntArray,
-    IntArray,
-    IntArray,
-    IntArray,
-    IntArray,
-    IntArray,
-    IntArray,
-    IntArray,
-]
-"""What must have run before each op, bitsets (n, words); what can run only after it, likewise; start of each op's
-inputs; the inputs; readers of each tensor, bitsets (m, words), with the bit n set if it stays; bytes of each tensor;
-bytes made, bytes of these that live on after the op, number of outputs, and where it writes: of every op; what is held
-at least while each op runs, shape (n,); and by how much that grows if another op has run before, shape (n, n): [other,
-op]."""
+FIRST_INPUT, END_OF_INPUTS, MADE, KEPT, NUM_OUTPUTS, WRITES = range(6)
+"""Columns of the facts about ops: where an op's inputs begin and end, the bytes it makes, the bytes of these that live
+on after it, how many outputs it has, and where it writes."""
+
+BEFORE, CHILDREN = 0, 1
+"""Rows of the links: what must have run before an op, and what can run only after it."""
+
+Steps = tuple[IntArray, IntArray, IntArray, IntArray, IntArray, IntArray, IntArray, IntArray, IntArray]
+"""Links, bitsets of shape (2, n, words); facts, shape (n, 6); inputs of all ops; bytes of each tensor and a bitset of
+its readers, with the bit n set if it stays, shape (m, 1 + words); what is held at least while each op runs, shape (n,);
+by how much that grows if another op has run before, shape (n, n): [other, op]; the readers of all outputs of each op,
+bitsets (n, words); and two arrays of `bounds.closings`. Loops take arrays, not this tuple: taking it apart costs more
+than a step."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -54,78 +48,148 @@ class StepModel:
 
 def step_model(live: LiveTensors) -> StepModel:
     """Build the arrays; ops keep their numbers, which must be in topological order."""
-    n = live.num_ops
-    words = num_words(n + 1)
-    size, waits, in_start, inputs, out_start, _, writes = live.loops
-    made, kept = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
-    is_made = live.maker != UNKNOWN
-    np.add.at(made, live.maker[is_made], size[is_made])
-    is_kept = is_made & (waits > 0)
-    np.add.at(kept, live.maker[is_kept], size[is_kept])
-    parents = with_twins_in_order(live)
-    children: list[list[int]] = [[] for _ in range(n)]
-    for v, earlier in enumerate(parents):
-        for u in earlier:
-            children[u].append(v)
-    waiting = [(*readers, n) if stays else readers for readers, stays in zip(live.readers, live.stays, strict=True)]
-    before = bitsets(parents, words)
-    waiting_bits = bitsets(waiting, words)
-    size = np.ascontiguousarray(size)
-    reach = closures(*rows(parents), words)
-    readers = rows(waiting)
-    least, more = least_held(reach, readers, size, live.maker, made, kept, writes)
-    fans = last_readings(reach, readers, size, live.maker, made, writes)
-    steps = (
-        before,
-        bitsets(children, words),
-        in_start,
-        inputs,
-        waiting_bits,
-        size,
-        made,
-        kept,
-        np.diff(out_start),
-        writes,
-        least,
-        more,
-    )
-    bound = max(live.at_start, int(size[live.stays > 0].sum()), int(least.max()), fans)
-    return StepModel(steps=steps, num_ops=n, at_start=live.at_start, bound=bound)
+    steps, bound = _step_arrays(live.arrays, live.loops)
+    return StepModel(steps=steps, num_ops=live.num_ops, at_start=live.at_start, bound=max(bound, live.at_start))
 
 
 @compiled
-def can_run(done: IntArray, v: Int, before: IntArray) -> bool:
+def _step_arrays(arrays: Arrays, loops: Loops) -> tuple[Steps, Int]:
+    size, maker, stays, readers, writes, _ = arrays
+    _, waits, in_start, inputs, out_start, _, _ = loops
+    m, n = size.size, writes.size
+    words = (n >> 6) + 1  # one bit more than ops
+    parent_start, parent = with_twins_in_order(arrays, loops)
+    waiting = _with_the_end(readers, stays, n)
+    facts = np.zeros((n, 6), np.int64)
+    tensors, later = np.zeros((m, 1 + words), np.int64), np.zeros((n, words), np.int64)
+    at_end = np.int64(0)
+    for t in range(m):
+        tensors[t, 0] = size[t]
+        at_end += size[t] if stays[t] else 0
+        _set_bits(tensors[t, 1:], waiting, t)
+        v = maker[t]
+        if v >= 0:
+            facts[v, MADE] += size[t]
+            facts[v, KEPT] += size[t] if waits[t] > 0 else 0
+            _set_bits(later[v], waiting, t)
+    links = np.zeros((2, n, words), np.int64)
+    for v in range(n):
+        facts[v, FIRST_INPUT], facts[v, END_OF_INPUTS] = in_start[v], in_start[v + 1]
+        facts[v, NUM_OUTPUTS], facts[v, WRITES] = out_start[v + 1] - out_start[v], writes[v]
+        _set_bits(links[BEFORE, v], (parent_start, parent), v)
+        for p in range(parent_start[v], parent_start[v + 1]):
+            links[CHILDREN, parent[p], v >> 6] |= np.int64(1) << (v & 63)
+    made, kept = facts[:, MADE].copy(), facts[:, KEPT].copy()
+    reach = closures(parent_start, parent, words)
+    least, more = least_held(reach, waiting, size, maker, made, kept, writes)
+    run, spared = closings(reach, waiting, size, kept, writes)
+    bound = max(at_end, last_readings(reach, waiting, size, maker, made, writes))
+    for v in range(n):
+        bound = max(bound, least[v])
+    return (links, facts, inputs, tensors, least, more, later, run, spared), bound
+
+
+@compiled
+def _with_the_end(readers: Rows, stays: IntArray, end: Int) -> Rows:
+    """Return the readers of each tensor, with ``end`` added where it stays."""
+    start, reader = readers
+    new_start, new_reader = np.empty(start.size, np.int64), np.empty(reader.size + stays.size, np.int64)
+    new_start[0] = 0
+    count = 0
+    for t in range(stays.size):
+        for p in range(start[t], start[t + 1]):
+            new_reader[count] = reader[p]
+            count += 1
+        if stays[t]:
+            new_reader[count] = end
+            count += 1
+        new_start[t + 1] = count
+    return new_start, new_reader[:count]
+
+
+@compiled
+def _set_bits(bits: IntArray, rows: Rows, i: Int) -> None:
+    """Add the numbers of a list to a bitset of shape (words,)."""
+    start, numbers = rows
+    for p in range(start[i], start[i + 1]):
+        bits[numbers[p] >> 6] |= np.int64(1) << (numbers[p] & 63)
+
+
+@compiled
+def can_run(done: IntArray, v: Int, links: IntArray) -> bool:
     """Tell whether all that must run before an op has run."""
     w = 0
-    while w < done.size and before[v, w] & ~done[w] == 0:
+    while w < done.size and links[BEFORE, v, w] & ~done[w] == 0:
         w += 1
     return bool(w == done.size)
 
 
 @compiled
-def step_of(done: IntArray, v: Int, steps: Steps) -> tuple[Int, Int]:
+def set_free(done: IntArray, v: Int, links: IntArray, freed: IntArray, i: Int) -> bool:
+    """Find the ops that can run because an op has run; tell whether there are any.
+
+    Args:
+        done: The ops that have run, v the last of them. Shape (words,).
+        v: The op.
+        links: See `Steps`.
+        freed: Bitsets of shape (rows, words), of which row i is written to.
+        i: The row.
+    """
+    frees_any = False
+    for w in range(done.size):
+        bits = np.int64(0)
+        rest = links[CHILDREN, v, w]
+        while rest != 0:
+            if can_run(done, 64 * w + lowest_bit(rest), links):
+                bits |= rest & -rest
+                frees_any = True
+            rest &= rest - 1
+        freed[i, w] = bits
+    return frees_any
+
+
+@compiled
+def flip(ops: IntArray, v: Int) -> None:
+    """Put an op into a bitset, or take it out if it is there."""
+    ops[v >> 6] ^= np.int64(1) << (v & 63)
+
+
+@compiled
+def ready_at_start(links: IntArray) -> IntArray:
+    """Return the ops that nothing must run before. Shape (words,)."""
+    _, n, words = links.shape
+    nothing, ready = np.zeros(words, np.int64), np.zeros(words, np.int64)
+    for v in range(n):
+        if can_run(nothing, v, links):
+            ready[v >> 6] |= np.int64(1) << (v & 63)
+    return ready
+
+
+@compiled
+def step_of(done: IntArray, v: Int, facts: IntArray, inputs: IntArray, tensors: IntArray) -> tuple[Int, Int]:
     """Return what an op needs beyond the live bytes while it runs next, and by how much they change with it.
 
     Args:
         done: The ops that have run, not v. Shape (words,).
         v: The op.
-        steps: The problem.
+        facts: See `Steps`.
+        inputs: Inputs of all ops.
+        tensors: See `Steps`.
     """
-    _, _, in_start, inputs, readers, size, made, kept, num_outputs, writes, _, _ = steps
-    word, bit = v >> 6, np.int64(1) << (v & 63)
+    words = done.size
+    made = facts[v, MADE]
     dying = np.int64(0)
     has_equal = False
-    for p in range(in_start[v], in_start[v + 1]):
+    for p in range(facts[v, FIRST_INPUT], facts[v, END_OF_INPUTS]):
         t = inputs[p]
-        dies = True
-        for w in range(done.size):
-            rest = readers[t, w] & ~done[w]
-            if w == word:
-                rest &= ~bit
-            if rest != 0:
-                dies = False
-                break
-        if dies:
-            dying += size[t]
-            has_equal = has_equal or size[t] == made[v]
-    return made[v] - taken_over(writes[v], made[v], dying, has_equal, num_outputs[v]), kept[v] - dying
+        w = 0
+        while w < words:
+            rest = tensors[t, 1 + w] & ~done[w]
+            if w == v >> 6:
+                rest &= ~(np.int64(1) << (v & 63))
+            w = w + 1 if rest == 0 else words + 1
+        if w == words:
+            dying += tensors[t, 0]
+            has_equal = has_equal or tensors[t, 0] == made
+    cost = made - taken_over(facts[v, WRITES], made, dying, has_equal, facts[v, NUM_OUTPUTS])
+    return cost, facts[v, KEPT] - dying

@@ -12,7 +12,7 @@ from typing import Final
 
 from respect_core.errors import BadInputError
 from respect_core.graph import UNKNOWN, DnnGraph, IntArray
-from respect_core.memory.live import LiveTensors, live_tensors
+from respect_core.memory.live import LiveTensors, lists, live_tensors
 from respect_core.memory.peak import checked_order, taken_over
 from respect_core.memory.rules import DEFAULT_RULES, MemoryRules
 
@@ -72,10 +72,11 @@ class _Chip:
         self.live, self.room, self.order = live, room, order
         self.size: list[int] = live.size.tolist()
         position = {v: at for at, v in enumerate(order)}
-        self.uses = [sorted((position[v] for v in readers), reverse=True) for readers in live.readers]
+        all_readers = lists(live.readers)
+        self.uses = [sorted((position[v] for v in readers), reverse=True) for readers in all_readers]
         self.inputs: list[list[int]] = [[] for _ in order]
         self.outputs: list[list[int]] = [[] for _ in order]
-        for t, readers in enumerate(live.readers):
+        for t, readers in enumerate(all_readers):
             if live.maker[t] != UNKNOWN:
                 self.outputs[int(live.maker[t])].append(t)
             for v in readers:

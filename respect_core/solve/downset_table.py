@@ -17,7 +17,7 @@ def find_set(table: IntArray, sets: IntArray, wanted: IntArray) -> Int:
 
     Args:
         table: A power of two of slots, some of them empty.
-        sets: Bitsets, shape (rows, words).
+        sets: A bitset at the start of each row, shape (rows, words or more).
         wanted: Shape (words,).
     """
     words = wanted.size
@@ -26,21 +26,18 @@ def find_set(table: IntArray, sets: IntArray, wanted: IntArray) -> Int:
     for w in range(words):
         mixed = (mixed ^ (mixed >> 29) ^ wanted[w]) * _SPREAD
     slot = (mixed ^ (mixed >> 32)) & mask
-    while table[slot] != 0:
+    while True:
         row = table[slot] - 1
-        same = True
-        for w in range(words):
-            if sets[row, w] != wanted[w]:
-                same = False
-                break
-        if same:
-            break
+        w = 0
+        while row >= 0 and w < words and sets[row, w] == wanted[w]:
+            w += 1
+        if row < 0 or w == words:
+            return slot
         slot = (slot + 1) & mask
-    return slot
 
 
 @compiled
-def fill_table(table: IntArray, sets: IntArray, count: Int) -> None:
-    """Enter the first ``count`` distinct bitsets into an empty table that has more slots than that."""
+def fill_table(table: IntArray, sets: IntArray, words: Int, count: Int) -> None:
+    """Enter the first ``count`` distinct bitsets, of so many words, into an empty table of more slots than that."""
     for row in range(count):
-        table[find_set(table, sets, sets[row])] = row + 1
+        table[find_set(table, sets, sets[row, :words])] = row + 1

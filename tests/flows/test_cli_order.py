@@ -111,7 +111,7 @@ def test_a_float_file_is_rewritten_and_computes_the_same() -> None:
     assert facts["rewritten"]["accumulation"] == "add"
     assert costs["peak_bytes"] <= facts["peak_bytes"] < facts["rewritten"]["peak_bytes_without"]
     assert facts["out"]["is_verified"]
-    assert facts["out"]["largest_error"] <= facts["out"]["tolerance"] == 1e-5
+    assert facts["out"]["largest_error"] <= facts["out"]["tolerance"] == 1e-4
     back = facts_of("new.tflite")
     assert back["file_order_peak_bytes"] == facts["peak_bytes"] == back["peak_bytes"]
     assert back["num_ops"] == len(facts["order"])

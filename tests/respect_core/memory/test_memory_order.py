@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import pairwise
 
 import hypothesis.strategies as st
@@ -18,7 +19,8 @@ from respect_core.memory.peak import checked_order, peak_bytes
 from respect_core.memory.rules import MemoryRules
 from respect_core.memory.serenity import SerenitySolver
 from respect_core.memory.series import forced_sizes, sections
-from respect_core.memory.steps import step_model
+from respect_core.memory.set_bounds import least_after, least_until_a_death
+from respect_core.memory.steps import BEFORE, step_model
 from respect_core.solve.protocol import SolveOptions, Stopwatch
 from respect_core.sources.memory_networks import load_memory_network, memory_networks
 from respect_core.sources.randwire import RandWireSpec, randwire_graph
@@ -85,10 +87,39 @@ def test_never_above_another_order_and_the_first_bound_never_above_the_peak(
         assert found.lower_bound <= peak_bytes(graph, order, rule)
 
 
+@given(
+    st.integers(3, 9), st.sampled_from([0, 3]), st.integers(1, 4), st.integers(0, 10**6), st.sampled_from([1, 9]),
+    rules(), st.data(),
+)  # fmt: skip
+def test_bounds_of_a_set_are_never_above_what_its_best_completion_needs(
+    num_ops: int, window: int, degree: int, seed: int, largest: int, rule: MemoryRules, data: st.DataObject
+) -> None:
+    graph = random_graph(num_ops, window, degree, seed, largest)
+    oracle = MemoryOracle(graph, rule)
+    links, facts, _, _, least, more, later, run, spared = step_model(live_tensors(graph, rule)).steps
+    before = [{u for u in range(num_ops) if int(links[BEFORE, v, 0]) >> u & 1} for v in range(num_ops)]
+    done: set[int] = set()
+    for _ in range(data.draw(st.integers(0, num_ops - 1))):
+        done.add(data.draw(st.sampled_from([v for v in range(num_ops) if v not in done and before[v] <= done])))
+
+    @cache
+    def needs(run_before: frozenset[int]) -> int:
+        ready = [v for v in range(num_ops) if v not in run_before and before[v] <= run_before]
+        return min((max(oracle.held(set(run_before), v), needs(run_before | {v})) for v in ready), default=0)
+
+    bits = np.array([sum(1 << v for v in done)])
+    live = sum(oracle.size(t) for t in oracle.live(done))
+    best = needs(frozenset(done))
+    assert least_after(bits, least, more, later, np.empty(num_ops, dtype=np.int64)) <= best
+    for threshold in (0, best // 2, best):
+        bound = least_until_a_death(bits, live, threshold, facts, run, spared)
+        assert bound <= max(best, threshold)
+
+
 @given(graphs(max_ops=9))
 def test_every_order_passes_through_the_forced_sets_and_no_others(graph: DnnGraph) -> None:
     order = checked_order(graph, None)
-    sizes = forced_sizes(graph.parents, order).tolist()
+    sizes = forced_sizes(live_tensors(graph).parents, order).tolist()
     before: list[set[int]] = [set() for _ in range(graph.num_ops)]
     for v in order.tolist():
         for u in graph.parents[v]:
