@@ -147,6 +147,8 @@ class Solving:
 @contextmanager
 def saying_that_it_compiles() -> Iterator[None]:
     """Explain a wait on stderr: the first use on a machine compiles the solver, later ones load it."""
+    import respect_core.compiled  # noqa: F401  (it loads less while there is no second thread)
+
     note = "compiling the solver for this machine, once"
     timer = threading.Timer(2.0, lambda: typer.echo(note, err=True))
     timer.daemon = True

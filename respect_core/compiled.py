@@ -3,12 +3,35 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import numba
+
+@contextmanager
+def _scipy_hidden() -> Iterator[None]:
+    """Let imports of SciPy fail for a ``with`` block, as they do where it is not installed.
+
+    Numba needs it for linear algebra alone, which nothing here compiles, but loads it to see whether it is there. That
+    takes longer than loading all compiled code of a command. Linear algebra compiled by others still finds it later.
+    """
+    if "scipy" in sys.modules or threading.active_count() > 1:  # other threads may want it meanwhile
+        yield
+        return
+    sys.modules["scipy"] = cast(Any, None)
+    try:
+        yield
+    finally:
+        del sys.modules["scipy"]
+
+
+with _scipy_hidden():
+    import numba
+    import numba.np.arraymath  # asks for SciPy, and is loaded on the first call of a compiled function
 
 F = TypeVar("F", bound=Callable[..., object])
 

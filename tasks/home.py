@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-
-from filelock import FileLock, Timeout
+from typing import TYPE_CHECKING
 
 from respect_core.errors import UnwritableError
-from respect_core.tables.dataset import Dataset
 from respect_core.tables.files import check_writable
-from respect_core.tables.table import TableSchema
+
+if TYPE_CHECKING:
+    from respect_core.tables.dataset import Dataset
+    from respect_core.tables.table import TableSchema
 
 HOME_VARIABLE = "RESPECT_HOME"
 LEAST_FREE_BYTES = 64 * 2**20
@@ -55,6 +56,8 @@ class Home:
         Raises:
             UnwritableError: The home cannot be written.
         """
+        from filelock import FileLock, Timeout
+
         self.check_writable()
         lock = FileLock(self.path / "run.lock", is_singleton=True, thread_local=False)
         try:
@@ -69,6 +72,8 @@ class Home:
 
     def dataset(self, schema: TableSchema) -> Dataset:
         """Return the dataset of a table."""
+        from respect_core.tables.dataset import Dataset
+
         return Dataset(self.path, schema)
 
     @property

@@ -8,18 +8,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from respect_core.errors import BadInputError, CorruptDatasetError, InputFileError, UnknownNameError
+from respect_core.errors import CorruptDatasetError, InputFileError, UnknownNameError
 from respect_core.graph import DnnGraph
 from respect_core.sources.graph_json import read_graph
 from respect_core.sources.tflite import read_tflite
-from respect_core.tables.graph_rows import GraphTables, tables_to_graphs
-from respect_core.tables.graphs import GRAPHS
-from respect_core.tables.ops import OPS
-from respect_core.tables.table import TableSchema
-from respect_core.tables.tensors import TENSORS
 
 IMAGENET_MODELS: Final = (
     "Xception",
@@ -145,32 +137,6 @@ def _is_file(path: Path) -> bool:
 
 @lru_cache(maxsize=64)
 def _load(folder: Path, name: str) -> DnnGraph:
-    files = INT8_TABLE_FILES if name in int8_models() else TABLE_FILES
-    schemas = zip(files, (GRAPHS, OPS, TENSORS), strict=True)
-    graphs, ops, tensors = (_rows(folder / file, schema, name) for file, schema in schemas)
-    if graphs.num_rows != 1:
-        raise CorruptDatasetError(f"{folder / files[0]} has {graphs.num_rows} rows of {name!r}, expected one")
-    try:
-        return next(tables_to_graphs(GraphTables(graphs=graphs, ops=ops, tensors=tensors)))
-    except BadInputError as error:
-        raise CorruptDatasetError(f"the tables in {folder} do not fit together ({error})") from error
+    from respect_core.sources.catalog_tables import read_known_graph
 
-
-def _rows(path: Path, schema: TableSchema, name: str) -> pa.Table:
-    """Read one graph's rows of a file that must hold the table ``schema``."""
-    try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            why = schema.matches(file.schema_arrow)
-            if why:
-                raise CorruptDatasetError(f"{path} does not belong to table {schema.name!r}: {why}")
-            # Arrow's own filters load pandas on their way, which costs more than all the rest; rows of a graph are
-            # neighbours because tables are sorted.
-            ids = file.read(columns=["graph_id"]).column(0).to_pylist()
-            first = ids.index(name) if name in ids else 0
-            return file.read().slice(first, ids.count(name))
-    except FileNotFoundError as error:
-        raise CorruptDatasetError(f"{path} is missing: install the project again") from error
-    except CorruptDatasetError:
-        raise
-    except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
-        raise CorruptDatasetError(f"{path} is not a readable Parquet file ({error})") from error
+    return read_known_graph(folder, INT8_TABLE_FILES if name in int8_models() else TABLE_FILES, name)

@@ -59,3 +59,16 @@ def test_a_damaged_cache_is_made_anew(module: Path, ending: str, content: bytes)
         path.write_bytes(content)
     assert run(module.parent) == ["42", "0"]
     assert run(module.parent) == ["42", "1"]
+
+
+def test_scipy_is_not_loaded_but_serves_linear_algebra_that_others_compile() -> None:
+    code = """
+import sys
+import respect_core.compiled
+assert "scipy" not in sys.modules
+import numba
+import numpy as np
+print(numba.njit(lambda a: np.dot(a, a))(np.full((2, 2), 3.0))[0, 0], "scipy" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["18.0", "True"], done.stderr
