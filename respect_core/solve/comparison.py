@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from respect_core.errors import BadInputError
 from respect_core.solve.protocol import Problem, SolveOptions, Solver, SolveResult, gap_of, result_row
 from respect_core.solve.registry import POINTER, POLICY, get_solver
 from respect_core.solve.warm_up import warm_up
@@ -15,21 +14,17 @@ from respect_core.solve.warm_up import warm_up
 def open_solver(name: str, checkpoint: Path | None = None) -> Solver:
     """Return a solver by name; `policy` and `pointer` are read from ``checkpoint``.
 
-    Without one, `policy` takes the weights that come with the program.
+    Without one, they take the weights that come with the program.
 
     Raises:
         UnknownNameError: No solver of this name.
-        BadInputError: `pointer` without a checkpoint.
         InputFileError: The checkpoint is not one, or of another architecture.
     """
     if name in (POLICY, POINTER):
         from respect_core.policy.solver import PointerSolver, PolicySolver
 
-        if name == POLICY:
-            return PolicySolver.pretrained() if checkpoint is None else PolicySolver.from_checkpoint(checkpoint)
-        if checkpoint is None:
-            raise BadInputError("the solver pointer needs trained weights: give --checkpoint FILE")
-        return PointerSolver.from_checkpoint(checkpoint)
+        learned = PolicySolver if name == POLICY else PointerSolver
+        return learned.pretrained() if checkpoint is None else learned.from_checkpoint(checkpoint)
     return get_solver(name)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from threading import Timer
@@ -13,9 +13,9 @@ import numpy as np
 from respect_core.constraints import NO_CONSTRAINTS, Constraints
 from respect_core.graph import IntArray
 from respect_core.solve.conflicts import conflict_message
-from respect_core.solve.exact_balance import even_out
 from respect_core.solve.exact_chains import NONE, States
 from respect_core.solve.exact_cuts import least_sum_by_cuts
+from respect_core.solve.exact_incumbent import Incumbent
 from respect_core.solve.exact_levels import LimitError, build_levels
 from respect_core.solve.exact_loads import PeakSearch, loaded_part
 from respect_core.solve.exact_model import InfeasibleError, Model, build_model, first_bound, largest_budget, least_value
@@ -33,13 +33,13 @@ APPROACH_PART = 0.3
 """Part of the time limit after which the last budget is tried even if a smaller one would give a bound."""
 
 SHORT_S = 2.0
-"""With a time limit below this, even the first attempts are watched by a timer."""
+"""With a time limit below this, even the first attempts are watched by a timer, which takes as long as small graphs."""
+
+LARGE_OPS = 500
+"""So they are for graphs of more ops than this, of which a first attempt may take seconds."""
 
 GRACE_S = 0.05
 """Time beyond the limit that evening out a schedule may take."""
-
-LARGE_OPS = 1500
-"""Splitting orders of more ops than this by time takes too long to start with."""
 
 PLAIN_SETS = 30_000
 """With more down-sets than this, those that little crosses are looked at first."""
@@ -72,14 +72,13 @@ class ExactSolver:
 
 
 class _Search:
-    """One run of the solver: the best schedule so far, what is proven, and the time."""
+    """One run of the solver: what is proven, the best schedule so far, and the time."""
 
     def __init__(self, solver: ExactSolver, problem: Problem, options: SolveOptions) -> None:
         self.solver, self.problem, self.options = solver, problem, options
         self.watch = Stopwatch(options.time_limit_s)
         self.stop = np.zeros(1, dtype=np.int64)
-        self.best: IntArray | None = None
-        self.value: tuple[int, ...] = ()
+        self.known = Incumbent(problem, options, self.watch, self.stop)
         self.bound = 0
         self.search: PeakSearch | None = None
         self.loads: tuple[Model, IntArray] | None = None
@@ -87,8 +86,9 @@ class _Search:
     def run(self) -> SolveResult:
         problem = self.problem
         plain_bound = 0
+        is_watched = self.options.time_limit_s < SHORT_S or problem.graph.num_ops > LARGE_OPS
         if problem.objective == "peak-memory" and problem.constraints == NO_CONSTRAINTS:
-            with self._deadline(self.watch.left if self.options.time_limit_s < SHORT_S else None):
+            with self._deadline(self.watch.left if is_watched else None):
                 stage_of, plain_bound = solve_plain(problem, self.stop)
             if stage_of is not None:
                 seconds = self.watch.seconds
@@ -100,14 +100,12 @@ class _Search:
             model = build_model(problem)
             # Not from the bound just proven: the search takes growing steps, and from close below its goal small ones.
             self.bound = first_bound(model)
-            is_short = model.timed or self.options.time_limit_s < SHORT_S
-            with self._deadline(self.watch.left if is_short else None):
+            with self._deadline(self.watch.left if model.timed or is_watched else None):
                 chain = self._solve(model, min(QUICK_SETS, self.solver.max_sets))
             if chain is None and self.solver.max_sets > QUICK_SETS:
+                if model.plain and not model.timed:
+                    self._even_out_orders()
                 with self._deadline(self.watch.left):
-                    if model.plain and not model.timed:
-                        self._try_orders()
-                        self._even_out()
                     chain = self._solve(model, self.solver.max_sets)
         except InfeasibleError as why:
             return self._infeasible(str(why))
@@ -122,15 +120,16 @@ class _Search:
             )
         self._fall_back(model)
         self.bound = max(self.bound, plain_bound)
-        is_proven = self.best is not None and self.value == least_value(model, problem, self.bound)
+        known = self.known
+        is_proven = known.stage_of is not None and known.value == least_value(model, problem, self.bound)
         return result_of(
             self.solver,
             problem,
-            self.best,
-            status="timeout" if self.best is None else "optimal" if is_proven else "feasible",
+            known.stage_of,
+            status="timeout" if known.stage_of is None else "optimal" if is_proven else "feasible",
             solve_seconds=self.watch.seconds,
             lower_bound=self._proven_bound(),
-            message="" if self.best is not None else "no schedule was found within the time and the limit of sets",
+            message="" if known.stage_of is not None else "no schedule was found within the time and the limit of sets",
         )
 
     def _load_general_search(self) -> None:
@@ -186,7 +185,7 @@ class _Search:
         Raises:
             LimitError: Too many sets, or out of time.
         """
-        if self.best is not None and self._worst_first() == self.bound:
+        if self.known.stage_of is not None and self.known.worst_first == self.bound:
             return
         if self.search is None:
             self.search = PeakSearch(loaded_part(model), self.bound, self.stop)
@@ -207,8 +206,8 @@ class _Search:
         if self.search is None:
             self.search = PeakSearch(model, self.bound, self.stop)
             if model.timed or not model.plain:
-                self._try_orders()
-                if model.timed or self.best is None:
+                self.known.try_orders()
+                if model.timed or self.known.stage_of is None:
                     self.search.try_at(self._highest(model))
         try:
             if model.timed and max_sets > QUICK_SETS:
@@ -236,25 +235,18 @@ class _Search:
         search.try_at(highest)
 
     def _highest(self, model: Model) -> int:
-        return largest_budget(model) if self.best is None else self._worst_first()
-
-    def _worst_first(self) -> int:
-        """Return the first component of the best schedule known, for `weighted` its peak."""
-        if self.problem.objective == "weighted" and self.best is not None:
-            return self.problem.evaluate(self.best).peak_param_bytes
-        return self.value[0]
+        return largest_budget(model) if self.known.stage_of is None else self.known.worst_first
 
     def _known_sum(self, model: Model, phases: Phases) -> int:
         """Return the second component of some schedule whose first component is the proven one."""
         if not model.timed:
             return int(NONE)
-        if self.best is None or self.value[0] > self.bound:
+        if self.known.stage_of is None or self.known.value[0] > self.bound:
             stages = phases.any_chain(self.bound)
             if stages is None:
                 raise RuntimeError("a proven first component is not attained")
-            self.best = model.stage_of(stages)
-            self.value = self.problem.value(self.problem.evaluate(self.best))
-        return self.value[1]
+            self.known.keep(model.stage_of(stages))
+        return self.known.value[1]
 
     def _least_sum(self, model: Model, budget: int, most: int, max_sets: int) -> tuple[Phases, list[States]] | None:
         """Find the least sum of what crosses within a budget of an untimed model; None if there is none up to ``most``.
@@ -305,71 +297,21 @@ class _Search:
 
     # -- without a proof ---------------------------------------------------------------------------------------------
 
-    def _try_orders(self) -> None:
-        from respect_core.solve.orders import BestOrderSolver
-
-        problem = self.problem
-        if problem.graph.num_ops > LARGE_OPS and problem.objective == "throughput":
-            problem = replace(problem, objective="peak-memory")
-        found = BestOrderSolver().solve(problem, replace(self.options, time_limit_s=self.watch.left))
-        if found.numbers is not None:
-            self._keep(found.stage_of, self.problem.value(found.numbers))
-
     def _fall_back(self, model: Model) -> None:
         """Find a good schedule without a proof."""
-        from respect_core.solve.orders import RandomOrdersSolver
-
-        if self.best is None:
-            self._try_orders()
-        if model.plain and not model.timed:
-            # From the best order first: the stages of the loads alone may reach the same peak and cross far more.
-            self.stop[0] = 0
-            with self._deadline(max(GRACE_S, self.watch.left)):
-                self._even_out()
+        if self.known.stage_of is None:
+            if model.plain and not model.timed:
+                self._even_out_orders()
+            else:
+                self.known.try_orders()
         if self.loads is not None:
-            self._lift(*self.loads)
-        if self.watch.left > 0 and self.problem.graph.num_ops <= LARGE_OPS:
-            found = RandomOrdersSolver(32).solve(self.problem, replace(self.options, time_limit_s=self.watch.left))
-            self._keep(found.stage_of, found.value)
+            self.known.lift(*self.loads)
+        self.known.try_random_orders()
 
-    def _even_out(self) -> None:
-        """Bring the loads of the best schedule closer together, then cut the order that it suggests anew."""
-        if self.best is None:
-            return
-        graph = self.problem.graph
-        edges = graph.edges[np.argsort(graph.edges[:, 1], kind="stable")]
-        parent_start = np.zeros(graph.num_ops + 1, dtype=np.int64)
-        np.cumsum(np.bincount(edges[:, 1], minlength=graph.num_ops), out=parent_start[1:])
-        stage_of = self.best.copy()
-        parents = np.ascontiguousarray(edges[:, 0])
-        even_out(parent_start, parents, graph.param_bytes, self.problem.num_stages, stage_of, self.stop)
-        self._keep(stage_of, self.problem.value(self.problem.evaluate(stage_of)))
-        self._split_by(stage_of)
-
-    def _split_by(self, stage_of: IntArray) -> None:
-        """Split the order that a schedule suggests."""
-        from respect_core.solve.split import split_order
-
-        order = self.problem.graph.topological_order
-        order = order[np.argsort(stage_of[order], kind="stable")]
-        split = split_order(self.problem, order)
-        if split is not None:
-            self._keep(split, self.problem.value(self.problem.evaluate(split)))
-
-    def _lift(self, model: Model, stage_of_loaded: IntArray) -> None:
-        """Build a schedule from stages of the nodes with parameters, by splitting the order that they suggest."""
-        graph = self.problem.graph
-        stage_of = np.zeros(graph.num_ops, dtype=np.int64)
-        loaded = model.sums[0][model.node_of] > 0
-        stage_of[loaded] = stage_of_loaded[np.cumsum(model.sums[0] > 0)[model.node_of[loaded]] - 1]
-        for v in graph.topological_order.tolist():
-            for u in graph.parents[v]:
-                stage_of[v] = max(stage_of[v], stage_of[u])
-        self._split_by(stage_of)
-
-    def _keep(self, stage_of: Sequence[int] | IntArray | None, value: tuple[int, ...] | None) -> None:
-        if stage_of is not None and value is not None and (self.best is None or value < self.value):
-            self.best, self.value = np.array(stage_of, dtype=np.int64), value
+    def _even_out_orders(self) -> None:
+        self.stop[0] = 0
+        with self._deadline(max(GRACE_S, self.watch.left)):
+            self.known.even_out_orders()
 
     def _infeasible(self, why: str) -> SolveResult:
         def is_impossible(constraints: Constraints) -> bool | None:
@@ -397,5 +339,5 @@ def _is_impossible(problem: Problem, time_limit_s: float) -> bool | None:
     except InfeasibleError:
         return True
     except LimitError:
-        return False if search.best is not None else None
+        return False if search.known.stage_of is not None else None
     return False
