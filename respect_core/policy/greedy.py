@@ -8,7 +8,7 @@ from respect_core.graph import FloatArray, IntArray
 from respect_core.policy.batches import NO_PROFILE, adjacency
 from respect_core.policy.chunks import LabelChunk
 from respect_core.policy.scoring import GREEDY_BUDGETS, BudgetPath, Scorer
-from respect_core.solve.local_search_graph import SearchGraph, work_for
+from respect_core.solve.local_search_graph import SearchGraph, turned_round, work_for
 from respect_core.solve.local_search_orders import SCORED, order_space
 from respect_core.solve.local_search_peak import no_incumbent, search_peak, stage_space
 from respect_core.solve.local_search_random import gumbel_table, random_state
@@ -36,12 +36,13 @@ def greedy_gaps(chunk: LabelChunk, labels: IntArray, scorer: Scorer) -> FloatArr
         bound = load_bound(graph.weight, stages)
         best, path = no_incumbent(n), BudgetPath(bound)
         space, at_stages, work = order_space(n), stage_space(n, stages), work_for(graph)
+        turned = turned_round(graph)
         for step in range(GREEDY_BUDGETS):
-            budget = path.next(step, int(best.value[0]) if step else None)
-            scores = scorer.scores(graph, made, stages, budget, NO_PROFILE).ravel()
+            budget, backwards = path.next_greedy(step, int(best.value[0]) if step else None), step % 2 == 1
+            scores = scorer.scores(turned if backwards else graph, made, stages, budget, NO_PROFILE).ravel()
             search_peak(
-                graph, stages, bound, False, False, SCORED, scores, 0.0, np.array([budget]), 0, False, gumbel, state,
-                space, at_stages, work, best,
+                graph, stages, bound, False, False, SCORED, scores, 0.0, backwards, np.array([budget]), 0, False,
+                gumbel, state, space, at_stages, work, best,
             )  # fmt: skip
         optimum = int(chunk.peak_bytes[label])
         gaps[b] = int(best.value[0]) / optimum - 1 if optimum else 0.0

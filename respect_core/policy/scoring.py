@@ -16,11 +16,11 @@ from respect_core.solve.local_search_graph import SearchGraph
 GREEDY_BUDGETS: Final = 8
 """Budgets of the greedy decodes; each needs a pass of the network."""
 
-FIRST_SLACK: Final = 0.04
-"""How far above the lower bound the first budget lies, as a share of it."""
+FIRST_SLACKS: Final = (0.04, 0.05)
+"""How far above the lower bound the first budgets lie, as a share of it: one a direction."""
 
-_PLACES: Final = (0.9, 0.5, 0.75, 0.25, 0.95, 0.6, 0.35, 0.8)
-"""Where the next budgets lie between the middle of [bound, incumbent - 1] and its end."""
+_PLACES: Final = (0.9, 0.88, 0.7, 0.68, 0.95, 0.94)
+"""Where the next budgets lie between the bound and the incumbent: two in turn, one a direction."""
 
 
 class Scorer:
@@ -63,9 +63,14 @@ class BudgetPath:
     def next(self, step: int, peak: int | None) -> int:
         """Return the budget of step ``step``, in the upper half of [bound, ``peak`` - 1]."""
         if peak is None:
-            return int(self._bound * (1 + FIRST_SLACK))
-        low = self._bound + (peak - self._bound) // 2
-        return max(self._bound, low + int((peak - 1 - low) * _PLACES[step % len(_PLACES)]))
+            return int(self._bound * (1 + FIRST_SLACKS[0]))
+        return max(self._bound, self._bound + int((peak - 1 - self._bound) * _PLACES[step % len(_PLACES)]))
+
+    def next_greedy(self, step: int, peak: int | None) -> int:
+        """Return the budget of a greedy order: without set moves, the first peak of either direction says little."""
+        if step < len(FIRST_SLACKS):
+            return int(self._bound * (1 + FIRST_SLACKS[step]))
+        return self.next(step - len(FIRST_SLACKS), peak)
 
 
 def made_bytes_of(graph: DnnGraph) -> IntArray:

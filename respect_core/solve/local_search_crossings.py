@@ -6,7 +6,7 @@ import numpy as np
 
 from respect_core.compiled import compiled
 from respect_core.graph import IntArray
-from respect_core.solve.local_search_graph import Int, SearchGraph
+from respect_core.solve.local_search_graph import SIDE_SPACE, Int, SearchGraph
 from respect_core.solve.local_search_moves import gather, put
 
 
@@ -36,9 +36,9 @@ def communication_of(graph: SearchGraph, stage_of: IntArray) -> Int:
 def _touched_crossings(graph: SearchGraph, stage_of: IntArray, size: int, work: IntArray) -> Int:
     """Return the crossings of all tensors that the ops of the set at hand make or read."""
     n = stage_of.size
-    work[9 * n] += 1
-    mark = work[9 * n]
-    touched = 9 * n + 1
+    work[8 * n] += 1
+    mark = work[8 * n]
+    touched = 8 * n + 1 + 2 * SIDE_SPACE
     total = np.int64(0)
     for i in range(size):
         v = work[2 * n + i]

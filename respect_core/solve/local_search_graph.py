@@ -16,7 +16,16 @@ MOST_OPS: Final = 24
 """Larger sets are not moved: they are heavy, or long chains of which a part moves as well."""
 
 MOST_TRIES: Final = 96
-"""Exchanges of one pair of stages that are looked into at most before it counts as even."""
+"""Exchanges of one pair of stages that are timed at most before it counts as even."""
+
+MOST_SETS: Final = 64
+"""Of a stage, so many ops that may leave it are looked at: the bits of a word."""
+
+MOST_PAIRS: Final = 64
+"""So many pairs of a stage's sets are looked at in exchanges: all in small stages, and few enough in large ones."""
+
+SIDE_SPACE: Final = 2 * MOST_SETS
+"""Of one stage, the op of every bit, and the ops whose sets may leave it."""
 
 UP, DOWN = 0, 1
 """Towards later stages, along the edges to children; towards earlier ones, along the edges to parents."""
@@ -69,6 +78,19 @@ def search_graph(graph: DnnGraph, weight: IntArray | None = None) -> SearchGraph
     return found if weight is None else found._replace(weight=np.array(weight, dtype=np.int64))
 
 
+def turned_round(arrays: SearchGraph) -> SearchGraph:
+    """Return the arrays with every edge turned round; orders of it, read backwards, are orders of the graph.
+
+    Windows and tensors stay as they are: it is a graph to draw orders of, not to move sets in.
+    """
+    n, edges = arrays.weight.size, arrays.near.size // 2
+    first, near = arrays.first, arrays.near
+    return arrays._replace(
+        first=np.concatenate([first[n + 1 :] - edges, first[: n + 1] + edges]),
+        near=np.concatenate([near[edges:], near[:edges]]),
+    )
+
+
 def _arrays(graph: DnnGraph) -> SearchGraph:
     rows, edges = order_arrays(graph), graph.edges
     parent_first = np.zeros(graph.num_ops + 1, dtype=np.int64)
@@ -95,9 +117,9 @@ def _arrays(graph: DnnGraph) -> SearchGraph:
 
 
 def work_for(graph: SearchGraph) -> IntArray:
-    """Return scratch space for set moves, of shape (9 n + 1 + m,).
+    """Return scratch space for set moves, of shape (8 n + 1 + 2 `SIDE_SPACE` + m,).
 
-    In this order: for two sets marks, ops, roots and weights, n each; a mark an op whose set must stay; the last mark
-    given; a mark a tensor.
+    In this order: for two sets marks and ops, n each; of the set that leaves with each op its bits, weight, bits that
+    edges lead to, and the op's own bit, n each; the last mark given; lists of the ops of two stages; a mark a tensor.
     """
-    return np.zeros(9 * graph.weight.size + 1 + graph.tensor_bytes.size, dtype=np.int64)
+    return np.zeros(8 * graph.weight.size + 1 + 2 * SIDE_SPACE + graph.tensor_bytes.size, dtype=np.int64)

@@ -1,12 +1,4 @@
-"""Set moves between neighbouring stages that even their loads out.
-
-An op leaves its stage upwards together with its descendants in that stage, downwards with its ancestors in it: then
-every edge still points forwards. Two such sets, one from each of two neighbouring stages, may change places where no
-edge leads from the set that goes up to the set that comes down.
-
-The arrays ``weight``, ``first``, ``near`` and ``window`` are those of `SearchGraph`, ``work`` is `work_for`'s. They
-come one by one: taking them out of a tuple costs the innermost loops more than their work.
-"""
+"""Set moves between neighbouring stages that even their loads out; the sets are those of `local_search_sets`."""
 
 from __future__ import annotations
 
@@ -14,7 +6,8 @@ import numpy as np
 
 from respect_core.compiled import compiled
 from respect_core.graph import IntArray
-from respect_core.solve.local_search_graph import MOST_OPS, MOST_TRIES, Int
+from respect_core.solve.local_search_graph import MOST_OPS, MOST_PAIRS, Int
+from respect_core.solve.local_search_sets import collect_sets, listed, nearest_set
 
 
 @compiled
@@ -53,8 +46,8 @@ def gather(
     marks, base, rows, bounds = side * n, (2 + side) * n, direction * (n + 1), (1 - direction) * n
     if window[bounds + root] == stage:
         return 0, 0
-    work[9 * n] += 1
-    mark = work[9 * n]
+    work[8 * n] += 1
+    mark = work[8 * n]
     work[base], work[marks + root] = root, mark
     size, at, total = 1, 0, weight[root]
     while at < size and total <= limit:
@@ -77,65 +70,6 @@ def gather(
 
 
 @compiled
-def gather_all(
-    weight: IntArray,
-    first: IntArray,
-    near: IntArray,
-    window: IntArray,
-    order: IntArray,
-    stage_of: IntArray,
-    work: IntArray,
-    stage: int,
-    direction: int,
-    limit: Int,
-    side: int,
-) -> int:
-    """Find the ops of a stage whose sets may leave it and weigh something.
-
-    An op cannot leave where one that must go with it cannot: in the right order, most sets are not even begun.
-
-    Args:
-        weight: Shape (n,).
-        first: Shape (2 (n + 1),).
-        near: Shape (2 e,).
-        window: Shape (2 n,).
-        order: A topological order. Shape (n,).
-        stage_of: Stage of every op. Shape (n,).
-        work: Receives the ops at ``(4 + side) * n`` and the weights of their sets ``2 n`` further on.
-        stage: The stage.
-        direction: `UP` or `DOWN`.
-        limit: Largest weight of a set.
-        side: 0 or 1.
-
-    Returns:
-        Number of these ops.
-    """
-    n = stage_of.size
-    rows, roots, blocked = direction * (n + 1), (4 + side) * n, 8 * n
-    work[9 * n] += 1
-    barrier = work[9 * n]
-    found = 0
-    for i in range(n):
-        v = order[n - 1 - i] if direction == 0 else order[i]
-        if stage_of[v] != stage:
-            continue
-        free = weight[v] <= limit
-        for r in range(first[rows + v], first[rows + v + 1]):
-            if work[blocked + near[r]] == barrier:
-                free = False
-        total = weight[v]
-        if free:
-            size, total = gather(weight, first, near, window, stage_of, work, v, direction, limit, side)
-            free = size > 0
-        if not free:
-            work[blocked + v] = barrier
-        elif total > 0:
-            work[roots + found], work[roots + 2 * n + found] = v, total
-            found += 1
-    return found
-
-
-@compiled
 def put(stage_of: IntArray, work: IntArray, side: int, size: int, target: int) -> None:
     """Move a collected set to another stage."""
     base = (2 + side) * stage_of.size
@@ -144,33 +78,48 @@ def put(stage_of: IntArray, work: IntArray, side: int, size: int, target: int) -
 
 
 @compiled
-def exchangeable(
+def shift(
     weight: IntArray,
     first: IntArray,
     near: IntArray,
-    window: IntArray,
     stage_of: IntArray,
     work: IntArray,
-    a: int,
-    b: int,
-    direction: int,
-) -> bool:
-    """Tell whether the sets of ``a``, which goes in ``direction``, and of ``b`` in the stage there may change places.
+    load: IntArray,
+    count: IntArray,
+    root: int,
+    target: int,
+) -> None:
+    """Move an op to the stage before or after its own, with the set that must leave with it.
 
-    Both sets are left in ``work``.
+    Args:
+        weight: Shape (n,).
+        first: Shape (2 (n + 1),).
+        near: Shape (2 e,).
+        stage_of: Stage of every op; changed.
+        work: Scratch space.
+        load: Weight of every stage; changed.
+        count: Ops of every stage; changed.
+        root: The op.
+        target: The stage.
     """
-    n = stage_of.size
-    unlimited = np.int64(2**62)
-    gather(weight, first, near, window, stage_of, work, a, direction, unlimited, 0)
-    mark = work[9 * n]
-    size, _ = gather(weight, first, near, window, stage_of, work, b, 1 - direction, unlimited, 1)
-    rows = (1 - direction) * (n + 1)
-    for i in range(size):
-        v = work[3 * n + i]
+    n, source = stage_of.size, stage_of[root]
+    base, rows = 2 * n, 0 if target > source else n + 1
+    work[base], stage_of[root] = root, target
+    size, at, total = 1, 0, weight[root]
+    while at < size:
+        v = work[base + at]
+        at += 1
         for r in range(first[rows + v], first[rows + v + 1]):
-            if work[near[r]] == mark:
-                return False
-    return True
+            u = near[r]
+            if stage_of[u] == source:
+                stage_of[u] = target
+                work[base + size] = u
+                size += 1
+                total += weight[u]
+    load[source] -= total
+    load[target] += total
+    count[source] -= size
+    count[target] += size
 
 
 @compiled
@@ -187,8 +136,12 @@ def even_out(
     heavy: int,
     light: int,
     slack: int,
+    thorough: bool,
 ) -> bool:
-    """Make the move or swap between two neighbouring stages that evens their loads out best.
+    """Make the move or exchange between two neighbouring stages that evens their loads out best.
+
+    One set moves or changes places with another one; where that helps nothing, two sets move, or change places with
+    one, or one with two.
 
     Args:
         weight: Shape (n,).
@@ -203,48 +156,68 @@ def even_out(
         heavy: The stage with the larger load.
         light: The stage before or after it.
         slack: Sets that are heavier than the difference of the loads by more than this are not looked at.
+        thorough: Whether two sets at a time are looked at too.
 
     Returns:
         Whether anything was moved: the larger of the two loads is lower then.
     """
-    n = stage_of.size
-    surplus = load[heavy] - load[light]
+    n, whole = stage_of.size, load[heavy]
+    surplus = whole - load[light]
     if surplus < 2:
         return False
-    direction = 0 if light > heavy else 1
-    limit = min(load[heavy], surplus + slack)
+    limit = min(whole, surplus + slack)
+    num_b = collect_sets(weight, first, near, window, order, stage_of, work, light, heavy, limit - 1, 1)
+    num_a = collect_sets(weight, first, near, window, order, stage_of, work, heavy, light, limit, 0)
+    a, b = listed(n, 0), listed(n, 1)
+    masks, totals, reaches = 4 * n, 5 * n, 6 * n
     best = surplus  # twice the distance of a transfer from half the surplus: a transfer of 0 or all of it gains nothing
-    best_a, best_b = -1, -1
-    num_a = gather_all(weight, first, near, window, order, stage_of, work, heavy, direction, limit, 0)
-    for i in range(4 * n, 4 * n + num_a):
-        distance = abs(2 * work[2 * n + i] - surplus)
-        if distance < best and work[2 * n + i] < load[heavy]:
-            best, best_a = distance, work[i]
+    a1, a2, b1, b2 = -1, -1, -1, -1
+    for i in range(a, a + num_a):
+        total = work[totals + work[i]]
+        if abs(2 * total - surplus) < best and total < whole:
+            best, a1 = abs(2 * total - surplus), work[i]
     if best > 1:
-        num_b = gather_all(weight, first, near, window, order, stage_of, work, light, 1 - direction, limit - 1, 1)
-        tries = 0
-        for i in range(4 * n, 4 * n + num_a):
-            twice = 2 * work[2 * n + i] - surplus
-            for j in range(5 * n, 5 * n + num_b):
-                distance = abs(twice - 2 * work[2 * n + j])
-                if distance < best and tries < MOST_TRIES:
-                    tries += 1
-                    if exchangeable(weight, first, near, window, stage_of, work, work[i], work[j], direction):
-                        best, best_a, best_b = distance, work[i], work[j]
-    if best_a < 0:
+        for i in range(a, a + num_a):
+            u = work[i]
+            v, best = nearest_set(work, n, 1, num_b, work[reaches + u], 2 * work[totals + u] - surplus, best)
+            if v >= 0:
+                a1, b1 = u, v
+    if a1 < 0 and thorough:
+        pairs = 0
+        for i in range(a, a + num_a):
+            for j in range(a, min(i, a + MOST_PAIRS - pairs)):
+                u, t = work[i], work[j]
+                if work[masks + u] & work[masks + t]:
+                    continue
+                total = work[totals + u] + work[totals + t]
+                if abs(2 * total - surplus) < best and total < whole:
+                    best, a1, a2, b1 = abs(2 * total - surplus), u, t, -1
+                v, best = nearest_set(
+                    work, n, 1, num_b, work[reaches + u] | work[reaches + t], 2 * total - surplus, best
+                )
+                if v >= 0:
+                    a1, a2, b1 = u, t, v
+            pairs += i - a
+        pairs = 0
+        for i in range(b, b + num_b):
+            for j in range(b, min(i, b + MOST_PAIRS - pairs)):
+                v, t = work[i], work[j]
+                if work[masks + v] & work[masks + t]:
+                    continue
+                total = work[totals + v] + work[totals + t]
+                u, best = nearest_set(work, n, 0, num_a, work[masks + v] | work[masks + t], 2 * total + surplus, best)
+                if u >= 0:
+                    a1, a2, b1, b2 = u, -1, v, t
+            pairs += i - b
+    if a1 < 0:
         return False
-    size, total = gather(weight, first, near, window, stage_of, work, best_a, direction, load[heavy], 0)
-    if best_b >= 0:
-        size_b, total_b = gather(weight, first, near, window, stage_of, work, best_b, 1 - direction, load[light], 1)
-        put(stage_of, work, 1, size_b, heavy)
-        total -= total_b
-        count[heavy] += size_b
-        count[light] -= size_b
-    put(stage_of, work, 0, size, light)
-    load[heavy] -= total
-    load[light] += total
-    count[heavy] -= size
-    count[light] += size
+    shift(weight, first, near, stage_of, work, load, count, a1, light)
+    if a2 >= 0:
+        shift(weight, first, near, stage_of, work, load, count, a2, light)
+    if b1 >= 0:
+        shift(weight, first, near, stage_of, work, load, count, b1, heavy)
+    if b2 >= 0:
+        shift(weight, first, near, stage_of, work, load, count, b2, heavy)
     return True
 
 
@@ -298,7 +271,9 @@ def descend(
         if chosen < 0:
             return int(peak)
         heavy, light = (chosen, chosen + 1) if load[chosen] >= load[chosen + 1] else (chosen + 1, chosen)
-        if even_out(weight, first, near, window, order, stage_of, work, load, count, heavy, light, slack):
+        if even_out(
+            weight, first, near, window, order, stage_of, work, load, count, heavy, light, slack, heaviest == peak
+        ):
             for d in range(max(0, chosen - 1), min(num_pairs, chosen + 2)):
                 closed[d] = 0
         else:

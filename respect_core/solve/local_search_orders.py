@@ -115,6 +115,7 @@ def draw_order(
     gumbel: FloatArray,
     state: Word,
     space: OrderSpace,
+    backwards: bool = False,
 ) -> None:
     """Draw a topological order that fills one stage after the other; a new stage opens where nothing fits any more.
 
@@ -130,13 +131,16 @@ def draw_order(
         gumbel: `respect_core.solve.local_search_random.gumbel_table`.
         state: Random numbers.
         space: Receives the order.
+        backwards: Draw it from the end: an op is ready where all its children are ordered, and the first stage that
+            is filled is the last one.
     """
     n = graph.weight.size
+    incoming, outgoing = (0, n + 1) if backwards else (n + 1, 0)
     weight, first, near = graph.weight, graph.first, graph.near
     order, waiting, ready, noise = space.order, space.waiting, space.ready, space.noise
     num_ready = 0
     for v in range(n):
-        waiting[v] = first[n + 2 + v] - first[n + 1 + v]
+        waiting[v] = first[incoming + v + 1] - first[incoming + v]
         if waiting[v] == 0:
             ready[num_ready] = v
             num_ready += 1
@@ -165,8 +169,8 @@ def draw_order(
         filled += weight[v]
         num_ready -= 1
         ready[at] = ready[num_ready]
-        order[step] = v
-        for r in range(first[v], first[v + 1]):
+        order[n - 1 - step if backwards else step] = v
+        for r in range(first[outgoing + v], first[outgoing + v + 1]):
             c = near[r]
             waiting[c] -= 1
             if waiting[c] == 0:

@@ -79,6 +79,7 @@ def search_peak(
     how: int,
     scores: FloatArray,
     temperature: float,
+    backwards: bool,
     greedy_budgets: IntArray,
     num_starts: int,
     improve: bool,
@@ -104,6 +105,7 @@ def search_peak(
         how: `RANDOM`, `FIT` or `SCORED`.
         scores: See `draw_order`.
         temperature: See `draw_order`.
+        backwards: See `draw_order`.
         greedy_budgets: Budgets of greedy starts (temperature 0) that are made next.
         num_starts: Starts after those.
         improve: Whether the splits are improved by set moves.
@@ -136,10 +138,10 @@ def search_peak(
                 kahn_order_into(graph, space)
         elif start < first_drawn:
             budget = greedy_budgets[start - num_simple]
-            draw_order(graph, how, budget, num_stages, scores, 0.0, gumbel, state, space)
+            draw_order(graph, how, budget, num_stages, scores, 0.0, gumbel, state, space, backwards)
         else:
             budget = next_budget(bound, best.value[0], state)
-            draw_order(graph, how, budget, num_stages, scores, temperature, gumbel, state, space)
+            draw_order(graph, how, budget, num_stages, scores, temperature, gumbel, state, space, backwards)
         split_at_peak(graph, num_stages, space, stage_of, load, count)
         peak: Int = 0
         if improve:

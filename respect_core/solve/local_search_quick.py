@@ -115,6 +115,7 @@ def search_times(
     how: int,
     scores: FloatArray,
     temperature: float,
+    backwards: bool,
     greedy_budgets: IntArray,
     num_starts: int,
     improve: bool,
@@ -142,6 +143,7 @@ def search_times(
         how: Likewise.
         scores: Likewise.
         temperature: Likewise.
+        backwards: Likewise.
         greedy_budgets: Likewise.
         num_starts: Likewise.
         improve: Likewise.
@@ -172,10 +174,10 @@ def search_times(
                 kahn_order_into(graph, space)
         elif start < first_drawn:
             budget = greedy_budgets[start - num_simple]
-            draw_order(graph, how, budget, num_stages, scores, 0.0, gumbel, state, space)
+            draw_order(graph, how, budget, num_stages, scores, 0.0, gumbel, state, space, backwards)
         else:
             budget = bound + below(state, max(1, min(2**30, bound // 8)))
-            draw_order(graph, how, budget, num_stages, scores, temperature, gumbel, state, space)
+            draw_order(graph, how, budget, num_stages, scores, temperature, gumbel, state, space, backwards)
         limit = np.int64(INFINITE - 1)
         if best.value[0] < INFINITE:
             limit = best.value[0] + best.value[0] // 8  # what is slower by more is hardly worth improving

@@ -7,7 +7,8 @@ import numpy as np
 from respect_core.compiled import compiled
 from respect_core.graph import IntArray
 from respect_core.solve.local_search_graph import MOST_TRIES, Int, SearchGraph
-from respect_core.solve.local_search_moves import exchangeable, gather, gather_all
+from respect_core.solve.local_search_moves import gather
+from respect_core.solve.local_search_sets import collect_sets, listed
 from respect_core.solve.local_search_time import StageTimes, TimeModel, move_set, stage_time
 
 
@@ -47,29 +48,33 @@ def quicken(
     limit = surplus + slack
     best, best_other = old, old_other
     best_a, best_b = -1, -1
-    num_a = gather_all(weight, first, near, window, graph.order, stage_of, work, slow, direction, limit, 0)
-    for i in range(4 * n, 4 * n + num_a):
+    num_b = collect_sets(weight, first, near, window, graph.order, stage_of, work, fast, slow, limit, 1)
+    num_a = collect_sets(weight, first, near, window, graph.order, stage_of, work, slow, fast, limit, 0)
+    in_a, in_b = listed(n, 0), listed(n, 1)
+    masks, totals, reaches = 4 * n, 5 * n, 6 * n
+    for i in range(in_a, in_a + num_a):
         v = work[i]
         size, _ = gather(weight, first, near, window, stage_of, work, v, direction, limit, 0)
-        if size == count[slow]:
+        if size == 0 or size == count[slow]:
             continue
         longer, shorter = _tried(graph, model, stage_of, times, size, 0, slow, fast, work)
         if longer < best or (longer == best and shorter < best_other):
             best, best_other, best_a = longer, shorter, v
     if best_a < 0:
-        num_b = gather_all(weight, first, near, window, graph.order, stage_of, work, fast, 1 - direction, limit, 1)
         tries = 0
-        for i in range(4 * n, 4 * n + num_a):
-            for j in range(5 * n, 5 * n + num_b):
+        for i in range(in_a, in_a + num_a):
+            for j in range(in_b, in_b + num_b):
                 a, b = work[i], work[j]
-                transfer = work[i + 2 * n] - work[j + 2 * n]
+                transfer = work[totals + a] - work[totals + b]
                 if transfer < 0 or transfer > surplus or tries >= MOST_TRIES:
                     continue
-                tries += 1
-                if not exchangeable(weight, first, near, window, stage_of, work, a, b, direction):
+                if work[reaches + a] & work[masks + b] != 0:
                     continue
+                tries += 1
                 size, _ = gather(weight, first, near, window, stage_of, work, a, direction, limit, 0)
                 size_b, _ = gather(weight, first, near, window, stage_of, work, b, 1 - direction, limit, 1)
+                if size == 0 or size_b == 0:
+                    continue
                 longer, shorter = _tried(graph, model, stage_of, times, size, size_b, slow, fast, work)
                 if longer < best or (longer == best and shorter < best_other):
                     best, best_other, best_a, best_b = longer, shorter, a, b

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Final
@@ -24,16 +26,17 @@ from respect_core.solve.local_search_orders import (
     order_space,
 )
 from respect_core.solve.local_search_peak import NOT_FOUND, no_incumbent, search_peak, stage_space
-from respect_core.solve.local_search_quick import improve_times, search_times
+from respect_core.solve.local_search_quick import MOST_SPLIT_OPS, improve_times, search_times
 from respect_core.solve.local_search_random import below, gumbel_table, random_state
 from respect_core.solve.local_search_time import stage_times, time_model
 from respect_core.solve.protocol import Problem, Stopwatch
 from respect_core.solve.split import Splitter
 
-FIRST_ROUND: Final = 16
-"""Starts before the clock is looked at for the first time; afterwards as many as fit into a twentieth of a second."""
-
 ROUND_S: Final = 0.05
+"""The clock is looked at about so often."""
+
+SPLIT_S_PER_PAIR: Final = 2e-8
+"""A guess at how long cutting an order of n ops by stage times takes, over n²; asked for large graphs only."""
 
 NO_SCORES: Final = np.zeros(0)
 _NO_BUDGETS: Final = np.zeros(0, dtype=np.int64)
@@ -59,6 +62,8 @@ class Starts:
     """Coefficients of every op's score; see `draw_order`. Shape (n, 6)."""
     temperature: float = 1.0
     """Weight of the noise in the scores."""
+    backwards: bool = False
+    """Whether orders are drawn from the end, as of the graph with its edges turned round."""
     simple: bool = True
     """Whether file order, depth first and breadth first are among the starts."""
     improve: bool = True
@@ -120,12 +125,13 @@ class LocalSearch:
             self._model = time_model(graph, problem.terms)
             self._times = stage_times(graph.num_tensors, num_stages)
         self.starts_made = 0
+        self._start_s: float | None = None
         self._constrained = None if problem.constraints == NO_CONSTRAINTS else _Constrained(self)
 
     def run(self, starts: Starts, watch: Stopwatch) -> IntArray | None:
         """Make the starts and return the best schedule; see `advance` and `best`."""
         self.advance(starts, watch)
-        return self.best()
+        return self.best(watch)
 
     def advance(self, starts: Starts, watch: Stopwatch) -> None:
         """Make the starts, until the deadline of ``watch``; the very first start is always made."""
@@ -133,24 +139,44 @@ class LocalSearch:
             self._constrained.advance(starts, watch)
             return
         if starts.simple:
+            began = watch.seconds
             self._space.order[:] = self.problem.graph.topological_order
-            self._make(SCORED if starts.scores is not None else RANDOM, starts, 0, from_space=True, simple=True)
-        if starts.greedy and (watch.left > 0 or not self.starts_made):
-            self._make(SCORED, starts, 0, budgets=np.array(starts.greedy, dtype=np.int64))
+            self._make(RANDOM, starts, 0, from_space=True)
+            self._start_s = watch.seconds - began
+            if watch.left > self._start_s:
+                self._make(RANDOM, starts, 0, simple=True)
+        for budget in starts.greedy:
+            if watch.left > 0 or not self.starts_made:
+                self._make(SCORED, starts, 0, budgets=np.array([budget], dtype=np.int64))
         for how, count in ((SCORED, starts.scored), (FIT, starts.fit), (RANDOM, starts.random)):
-            left, size = count, FIRST_ROUND
+            left = count
             while left > 0 and (watch.left > 0 or not self.starts_made):
-                began, size = watch.seconds, min(left, size)
+                began, size = watch.seconds, min(left, self._next_round(watch))
                 self._make(how, starts, size)
                 left -= size
-                took = max(1e-6, watch.seconds - began)
-                size = max(1, int(size * min(4.0, ROUND_S / took, watch.left / took)))
+                self._start_s = (watch.seconds - began) / size
 
-    def best(self) -> IntArray | None:
-        """Return the best schedule so far, shape (n,); None where none obeys the constraints."""
+    def _next_round(self, watch: Stopwatch) -> int:
+        """Return how many starts to make before the clock is looked at again, from how long the last ones took.
+
+        An even number until the time is up: every other start of `search_times` differs, and where the time suffices,
+        the schedule shall not depend on how fast the machine is.
+        """
+        if self._start_s is None:
+            return 2
+        fitting = min(ROUND_S, watch.left) / max(1e-6, self._start_s)
+        return max(2, 2 * int(fitting / 2)) if watch.left >= 2 * self._start_s else 1
+
+    def best(self, watch: Stopwatch | None = None, *, polish: bool = True) -> IntArray | None:
+        """Return the best schedule so far, shape (n,); None where none obeys the constraints.
+
+        It is polished for as long as ``watch`` allows, unless ``polish`` is false.
+        """
         if self._constrained is not None:
             return self._constrained.best
-        return self._finished()
+        if not polish:
+            return self._best.stage_of.copy()
+        return self._finished(watch or Stopwatch(math.inf))
 
     @property
     def peak(self) -> int | None:
@@ -175,7 +201,8 @@ class LocalSearch:
         """Make ``count`` starts in one compiled call; ``from_space`` makes one of the order that is in the space."""
         scores = NO_SCORES if starts.scores is None else np.ascontiguousarray(starts.scores, dtype=np.float64).ravel()
         shared = (
-            self.problem.num_stages, self.bound, from_space, simple, how, scores, float(starts.temperature), budgets,
+            self.problem.num_stages, self.bound, from_space, simple, how, scores, float(starts.temperature),
+            starts.backwards, budgets,
             count, starts.improve, _gumbel(), self._state, self._space, self._stages,
         )  # fmt: skip
         if self._timed:
@@ -184,21 +211,36 @@ class LocalSearch:
             made = search_peak(self.arrays, *shared, self._work, self._best)
         self.starts_made += made
 
-    def _finished(self) -> IntArray | None:
-        """Lower what comes second in the objective, and cut the order of the best schedule as well as can be."""
+    def _finished(self, watch: Stopwatch) -> IntArray | None:
+        """Lower what comes second in the objective, and cut the order of the best schedule as well as can be.
+
+        Then the simple orders, while the time lasts. The first cut is made in any case but for graphs where it takes
+        longer than a start.
+        """
         problem, stage_of = self.problem, self._best.stage_of.copy()
         if not self._timed:
             loads, counts = self._counted(stage_of)
             lower_communication(self.arrays, stage_of, loads, counts, int(loads.max()), self._work)
         if problem.objective == "peak-memory":
             return stage_of
-        splitter, candidates = Splitter(problem), [stage_of]
-        orders = [order_by_stage(problem, stage_of), problem.graph.topological_order]
+        n, splitter, candidates = problem.graph.num_ops, Splitter(problem), [stage_of]
+        expected_s = SPLIT_S_PER_PAIR * n * n if self._timed and n > MOST_SPLIT_OPS else 0.0
+        for order in self._orders_to_cut(stage_of):
+            if watch.left < expected_s:
+                break
+            began = watch.seconds
+            found = splitter.split(order)
+            expected_s = watch.seconds - began
+            if found is not None:
+                candidates.append(found)
+        return min(candidates, key=self.value)
+
+    def _orders_to_cut(self, stage_of: IntArray) -> Iterator[IntArray]:
+        yield order_by_stage(self.problem, stage_of)
+        yield self.problem.graph.topological_order
         for into in (dfs_order_into, kahn_order_into):
             into(self.arrays, self._space)
-            orders.append(self._space.order.copy())
-        candidates += [found for found in map(splitter.split, orders) if found is not None]
-        return min(candidates, key=self.value)
+            yield self._space.order
 
     def value(self, stage_of: IntArray) -> tuple[int, ...]:
         """Return the objective's components."""
@@ -250,8 +292,9 @@ class _Constrained:
         if starts.simple:
             self._offer(self._problem.graph.topological_order, starts)
             for into in (dfs_order_into, kahn_order_into):
-                into(search.arrays, search._space)
-                self._offer(search._space.order, starts)
+                if watch.left > 0 or self._best is None:
+                    into(search.arrays, search._space)
+                    self._offer(search._space.order, starts)
         greedy = [(SCORED, budget, 0.0) for budget in starts.greedy]
         drawn = [(how, 0, starts.temperature) for how, n in self._kinds(starts) for _ in range(n)]
         scores = NO_SCORES if starts.scores is None else np.ascontiguousarray(starts.scores, dtype=np.float64).ravel()
@@ -261,7 +304,7 @@ class _Constrained:
             budget = given or search.bound + below(search._state, max(1, min(2**30, search.bound // 8)))
             draw_order(
                 search.arrays, how, budget, self._problem.num_stages, scores, temperature, _gumbel(), search._state,
-                search._space,
+                search._space, starts.backwards,
             )  # fmt: skip
             self._offer(search._space.order, starts)
 

@@ -59,7 +59,7 @@ POLICY: Final = "policy"
 
 
 POINTER: Final = "pointer"
-"""Name of RESPECT's network (`respect_core.policy.solver.PointerSolver`), which needs a checkpoint."""
+"""Name of RESPECT's network (`respect_core.policy.solver.PointerSolver`)."""
 
 
 def solver_names() -> list[str]:

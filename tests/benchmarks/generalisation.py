@@ -23,6 +23,7 @@ from respect_core.policy.config import NetworkConfig
 from respect_core.policy.scoring import BudgetPath, Scorer, made_bytes_of
 from respect_core.policy.solver import NUM_PLAIN, TEMPERATURE, PolicySolver, passes_for, profile_shares
 from respect_core.solve.exact import ExactSolver
+from respect_core.solve.local_search_graph import turned_round
 from respect_core.solve.local_search_run import LocalSearch, Starts
 from respect_core.solve.protocol import Problem, SolveOptions, Stopwatch, gap_of
 from tests.benchmarks.generalisation_graphs import Point, draw_graph, sweeps
@@ -62,10 +63,12 @@ class Methods:
         passes = passes_for(problem.graph.num_ops)
         for step in range(passes):
             budget = path.next(step, search.peak)
-            scores = self._scorer.scores(search.arrays, made, problem.num_stages, budget, shares)
+            backwards = step % 2 == 1
+            arrays = turned_round(search.arrays) if backwards else search.arrays
+            scores = self._scorer.scores(arrays, made, problem.num_stages, budget, shares)
             starts = Starts(
                 greedy=(budget,), scored=NUM_SAMPLES // passes - 1, scores=scores, temperature=TEMPERATURE,
-                simple=False, improve=False,
+                backwards=backwards, simple=False, improve=False,
             )  # fmt: skip
             search.advance(starts, Stopwatch(NO_LIMIT.time_limit_s))
         assert search.peak is not None

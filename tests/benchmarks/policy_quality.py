@@ -6,7 +6,8 @@ Every method runs in this process on one thread, on graphs drawn from a seed tha
 64 starts that follow the network and 8 fit ones, each improved by set moves; `policy` makes as many as it does by
 default; `network` is the best of 8 greedy orders of the network alone; `random` and `fit` make as many starts as
 `policy 64`, `random =` and `fit =` as many as take the time of `policy`. Milliseconds an instance are CPU time of the
-thread, from the graph's arrays to the schedule; the wall's median is beside.
+thread, from the graph's arrays to the schedule; the wall's median is beside. At the end, every limit stands beside
+what was seen.
 """
 
 from __future__ import annotations
@@ -69,8 +70,68 @@ def main() -> None:
         rows += _compare(title, cases, policy)
     if args.models:
         rows += _models(policy, args.seeds)
+    _print_musts(rows)
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Must:
+    """What a row of the benchmark must not exceed."""
+
+    set: str
+    method: str
+    what: str
+    limit: float
+    unit: str = "%"
+
+    def seen(self, row: dict[str, Any]) -> float:
+        """Return what the row shows, in the unit of the limit."""
+        return float(row[self.what]) * (100 if self.unit == "%" else 1)
+
+    def holds(self, seen: float) -> bool:
+        """Tell whether that is good enough; a number of problems solved optimally must not be smaller."""
+        return seen >= self.limit if self.unit == "of 30" else seen <= self.limit
+
+
+def musts() -> list[Must]:
+    """Return every limit, in the order of the benchmark's sets."""
+    out = []
+    for family, gap in (("local", 0.02), ("wide", 0.10)):
+        title = f"{family}, 30 ops"
+        out.append(Must(set=title, method=f"policy {NUM_SAMPLES}", what="mean_gap", limit=gap))
+        out.append(Must(set=title, method=f"policy {NUM_SAMPLES}", what="cpu_ms", limit=2.0, unit="ms"))
+        out.append(Must(set=title, method="network", what="mean_gap", limit=1.3))
+    for size, gap in ((100, 0.05), (200, 0.015)):
+        title = f"local, {size} ops"
+        out.append(Must(set=title, method=f"policy {NUM_SAMPLES}", what="mean_gap", limit=gap))
+        out.append(Must(set=title, method=f"policy {NUM_SAMPLES}", what="cpu_ms", limit=10.0, unit="ms"))
+    for top in ("with top", "without top"):
+        out.append(Must(set=f"models {top}", method="policy", what="optimal_least", limit=30, unit="of 30"))
+        out.append(Must(set=f"models {top}", method="policy", what="cpu_ms_longest", limit=10.0, unit="ms"))
+    return out
+
+
+def _print_musts(rows: Sequence[dict[str, Any]]) -> None:
+    """Print every limit beside what was seen; what this run left out is missing."""
+    found = {(row["set"], row["method"]): row for row in rows}
+    print(f"\n{'must':<22} {'method':<10} {'what':<15} {'limit':>14} {'seen':>14}")
+    for must in musts():
+        row = found.get((must.set, must.method))
+        if row is None:
+            continue
+        sign, seen = (">=" if must.unit == "of 30" else "<="), must.seen(row)
+        limit = f"{sign} {must.limit:g} {must.unit}"
+        print(
+            f"{must.set:<22} {must.method:<10} {must.what:<15} {limit:>14} {seen:>8.4g} {must.unit:<5} "
+            f"{'yes' if must.holds(seen) else 'NO'}{_unproven(row)}"
+        )
+
+
+def _unproven(row: dict[str, Any]) -> str:
+    total = row.get("problems", row.get("of"))
+    missing = total - row["proven"]
+    return f" ({missing} of {total} optima not proven: against their lower bounds)" if missing else ""
 
 
 def _sets(args: argparse.Namespace) -> list[tuple[str, list[Case]]]:
@@ -214,7 +275,7 @@ def _model_row(title: str, name: str, cases: Sequence[Case], method: Method, see
             stage_of = method(case.problem, seed)
             cpu[seed, i] = time.thread_time() - began
             hits[seed, i] = case.problem.evaluate(stage_of).peak_param_bytes == case.optimum
-    missed = sorted({cases[i].problem.graph.name for i in np.flatnonzero(~hits.all(axis=0))})
+    missed = sorted({cases[i].problem.graph.name for i in np.flatnonzero(~hits.all(axis=0)).tolist()})
     slowest = cases[int(cpu.max(axis=0).argmax())].problem.graph
     row = {
         "set": f"models {title}",

@@ -20,6 +20,7 @@ from respect_core.policy.solver import (
 )
 from respect_core.solve.compiler_rule import compiler_segments
 from respect_core.solve.exact import ExactSolver
+from respect_core.solve.local_search_graph import turned_round
 from respect_core.solve.local_search_run import LocalSearch, Starts
 from respect_core.solve.protocol import Problem, SolveOptions, SolveResult, Stopwatch
 
@@ -98,7 +99,7 @@ class Scored:
         search.advance(
             Starts(
                 greedy=greedy, scored=size, scores=self._scores, temperature=TEMPERATURE, simple=False,
-                improve=self._improve,
+                backwards=self._backwards, improve=self._improve,
             ),
             Stopwatch(NO_LIMIT_S),
         )  # fmt: skip
@@ -109,8 +110,10 @@ class Scored:
             self._path = BudgetPath(search.bound)
             self._made, self._shares = made_bytes_of(search.problem.graph), profile_shares(search)
         budget = self._path.next(self._step, search.peak)
+        self._backwards = self._step % 2 == 1
         self._step += 1
-        self._scores = self._scorer.scores(search.arrays, self._made, search.problem.num_stages, budget, self._shares)
+        arrays = turned_round(search.arrays) if self._backwards else search.arrays
+        self._scores = self._scorer.scores(arrays, self._made, search.problem.num_stages, budget, self._shares)
         return budget
 
 

@@ -11,8 +11,8 @@ from respect_core.errors import BadInputError
 from respect_core.schedule import first_violation
 from respect_core.solve.local_search import LocalSearchSolver
 from respect_core.solve.local_search_crossings import communication_of, lower_communication
-from respect_core.solve.local_search_graph import search_graph, work_for
-from respect_core.solve.local_search_moves import descend, exchangeable, gather, put
+from respect_core.solve.local_search_graph import search_graph, turned_round, work_for
+from respect_core.solve.local_search_moves import descend, gather, put, shift
 from respect_core.solve.local_search_orders import (
     FIT,
     RANDOM,
@@ -26,6 +26,7 @@ from respect_core.solve.local_search_orders import (
 from respect_core.solve.local_search_quicken import lower_latency, quicken_all
 from respect_core.solve.local_search_random import below, gumbel_table, random_state
 from respect_core.solve.local_search_run import LocalSearch, Starts, load_bound, order_by_stage
+from respect_core.solve.local_search_sets import collect_sets, listed, nearest_set
 from respect_core.solve.local_search_time import count_times, move_op, stage_time, stage_times, time_model
 from respect_core.solve.orders import SIMPLE_ORDERS, BestOrderSolver, random_order
 from respect_core.solve.protocol import Problem, SolveOptions, Solver, Stopwatch
@@ -83,13 +84,20 @@ def test_many_starts_find_the_optimal_peak_of_tiny_graphs(problem):
     assert found.value[0] == brute_force(problem).value[0]
 
 
-@given(graphs(max_ops=9), st.integers(0, 5), st.sampled_from([RANDOM, FIT, SCORED]), st.integers(0, 20_000))
+@given(
+    graphs(max_ops=9), st.integers(0, 5), st.sampled_from([RANDOM, FIT, SCORED]), st.integers(0, 20_000), st.booleans()
+)
 @settings(deadline=None)
-def test_drawn_orders_are_topological(graph, seed, how, budget):
+def test_drawn_orders_are_topological(graph, seed, how, budget, backwards):
     space = order_space(graph.num_ops)
     scores = np.random.default_rng(seed).normal(size=6 * graph.num_ops)
-    draw_order(search_graph(graph), how, budget, 3, scores, 1.0, gumbel_table(), random_state(seed), space)
+    arrays, gumbel = search_graph(graph), gumbel_table()
+    draw_order(arrays, how, budget, 3, scores, 1.0, gumbel, random_state(seed), space, backwards)
     assert graph.is_topological(space.order)
+    other, turned = order_space(graph.num_ops), turned_round(arrays)
+    assert [x.tolist() for x in turned_round(turned)[1:3]] == [x.tolist() for x in arrays[1:3]]
+    draw_order(turned, how, budget, 3, scores, 1.0, gumbel, random_state(seed), other, not backwards)
+    assert other.order[::-1].tolist() == space.order.tolist()
 
 
 @given(graphs(max_ops=9))
@@ -118,10 +126,9 @@ def test_the_split_has_the_smallest_peak_of_its_order(problem, seed):
 
 @given(problems(min_ops=2, max_ops=8, constrained=False), st.data())
 @settings(deadline=None)
-def test_sets_move_and_change_places_legally(problem, data):
+def test_a_set_moves_legally(problem, data):
     graph, stages = problem.graph, legal_stages(data, problem)
     arrays, work = search_graph(graph), work_for(search_graph(graph))
-    core = (arrays.weight, arrays.first, arrays.near, arrays.window)
     root, direction = data.draw(st.integers(0, graph.num_ops - 1)), data.draw(st.integers(0, 1))
     if stages[root] in (0, problem.num_stages - 1):
         direction = 0 if stages[root] == 0 else 1
@@ -129,16 +136,72 @@ def test_sets_move_and_change_places_legally(problem, data):
     if target == problem.num_stages:
         return  # a single stage
     moved = stages.copy()
-    size, weight = gather(*core, stages, work, root, direction, 2**60, 0)
+    size, weight = gather(
+        arrays.weight, arrays.first, arrays.near, arrays.window, stages, work, root, direction, 2**60, 0
+    )
     put(moved, work, 0, size, target)
-    assert (moved[graph.edges[:, 0]] <= moved[graph.edges[:, 1]]).all()
+    assert points_forwards(graph, moved)
     assert size == (moved != stages).sum() and weight == graph.param_bytes[moved != stages].sum()
-    others = np.flatnonzero(stages == target)
-    other = int(data.draw(st.sampled_from(others.tolist())))
-    may = exchangeable(*core, stages, work, root, other, direction)
-    size_b, _ = gather(*core, stages, work, other, 1 - direction, 2**60, 1)
-    put(moved, work, 1, size_b, int(stages[root]))
-    assert may == bool((moved[graph.edges[:, 0]] <= moved[graph.edges[:, 1]]).all())
+    shifted, (load, count) = stages.copy(), counted(problem, stages)
+    shift(arrays.weight, arrays.first, arrays.near, shifted, work, load, count, root, target)
+    assert shifted.tolist() == moved.tolist()
+    assert [load.tolist(), count.tolist()] == [x.tolist() for x in counted(problem, moved)]
+
+
+@given(problems(min_ops=2, max_ops=8, constrained=False), st.data())
+@settings(deadline=None)
+def test_the_listed_sets_are_those_that_may_leave_and_tell_what_may_change_places(problem, data):
+    graph, stages, n = problem.graph, legal_stages(data, problem), problem.graph.num_ops
+    if problem.num_stages == 1:
+        return
+    arrays, work = search_graph(graph), work_for(search_graph(graph))
+    core = (arrays.weight, arrays.first, arrays.near, arrays.window)
+    up = data.draw(st.booleans())
+    low = data.draw(st.integers(0, problem.num_stages - 2))
+    source, target = (low, low + 1) if up else (low + 1, low)
+    limit = data.draw(st.integers(0, int(graph.param_bytes.sum()) + 1))
+    num_b = collect_sets(*core, arrays.order, stages, work, target, source, limit, 1)
+    num_a = collect_sets(*core, arrays.order, stages, work, source, target, limit, 0)
+    sides = []
+    for side, size, stage in ((0, num_a, source), (1, num_b, target)):
+        direction = 0 if up == (side == 0) else 1
+        sets = {v: gather(*core, stages, work, v, direction, limit, 0)[1] for v in np.flatnonzero(stages == stage)}
+        roots = work[listed(n, side) : listed(n, side) + size].tolist()
+        assert set(roots) == {v for v, weight in sets.items() if weight > 0}
+        assert work[5 * n + np.array(roots, dtype=int)].tolist() == sorted(sets[v] for v in roots)
+        assert all(work[5 * n + v] == sets[v] for v in roots)
+        sides.append(roots)
+    for a in sides[0]:
+        for b in sides[1]:
+            moved, (load, count) = stages.copy(), counted(problem, stages)
+            twin = stages.copy()
+            shift(*core[:3], moved, work, load, count, a, target)
+            shift(*core[:3], twin, work, load, count, b, source)
+            both = np.where(moved != stages, moved, twin)
+            assert points_forwards(graph, both) == (int(work[6 * n + a]) & int(work[4 * n + b]) == 0)
+
+
+@given(problems(min_ops=2, max_ops=8, constrained=False), st.data())
+@settings(deadline=None)
+def test_the_nearest_set_is_the_nearest(problem, data):
+    graph, stages, n = problem.graph, legal_stages(data, problem), problem.graph.num_ops
+    if problem.num_stages == 1:
+        return
+    arrays, work = search_graph(graph), work_for(search_graph(graph))
+    size = collect_sets(
+        arrays.weight, arrays.first, arrays.near, arrays.window, arrays.order, stages, work, 1, 0, 2**60, 1
+    )
+    twice, clash = data.draw(st.integers(-5, 2 * int(graph.param_bytes.sum()) + 5)), data.draw(st.integers(0, 7))
+    closest = data.draw(st.integers(0, 2**40))
+    free = [v for v in work[listed(n, 1) : listed(n, 1) + size].tolist() if work[4 * n + v] & clash == 0]
+    best = min([closest, *(abs(2 * int(work[5 * n + v]) - twice) for v in free)])
+    found, distance = nearest_set(work, n, 1, size, clash, twice, closest)
+    assert distance == best and (found >= 0) == (best < closest)
+    assert found < 0 or (found in free and abs(2 * work[5 * n + found] - twice) == best)
+
+
+def points_forwards(graph, stages):
+    return bool((stages[graph.edges[:, 0]] <= stages[graph.edges[:, 1]]).all())
 
 
 @given(problems(min_ops=2, max_ops=8, constrained=False), st.data())
@@ -156,6 +219,7 @@ def test_evening_out_keeps_the_schedule_legal_and_lowers_the_peak(problem, data)
     assert count.tolist() == np.bincount(stages, minlength=problem.num_stages).tolist()
     communication = numbers.communication_bytes
     assert communication_of(arrays, stages) == communication
+    assert points_forwards(graph, stages)
     gained = lower_communication(arrays, stages, load, count, peak, work)
     numbers = problem.evaluate(stages)
     assert numbers.communication_bytes == communication - gained and numbers.peak_param_bytes <= peak
@@ -243,3 +307,10 @@ def test_an_order_by_stage_is_topological():
     assert problem.graph.is_topological(order)
     assert (np.diff(np.array(found.stage_of)[order]) >= 0).all()
     assert found.value[0] >= load_bound(problem.graph.param_bytes, 4)
+
+
+def test_wide_stages_of_more_ops_than_bits_stay_legal():
+    problem = Problem.of(generate_graph(SyntheticSpec(family="wide", num_ops=400), 3), 3)
+    found = LocalSearchSolver(num_starts=8).solve(problem, SolveOptions())
+    assert first_violation(problem.graph, found.stage_of, 3) is None
+    assert found.value[0] == problem.evaluate(np.array(found.stage_of)).peak_param_bytes
