@@ -11,6 +11,7 @@ from flows.cli_benchmark_command import benchmark
 from flows.cli_calibrate_command import calibrate
 from flows.cli_models import models_app
 from flows.cli_order_command import order
+from flows.cli_sweep import sweep
 from flows.cli_view_command import view
 from flows.options import (
     CheckpointOption,
@@ -26,6 +27,7 @@ from flows.options import (
     TimeLimitOption,
     reporting,
 )
+from flows.start import one_blas_thread, spare_collections
 
 app = typer.Typer(
     name="respect",
@@ -128,6 +130,7 @@ def schedule(
         return
     if stages is None:
         raise typer.BadParameter("needed with a model: the number of Edge TPUs", param_hint="--stages")
+    one_blas_thread()
     from flows.cli_schedule import ScheduleRequest, schedule_model
 
     request = ScheduleRequest(
@@ -201,6 +204,7 @@ def split(
         raise typer.BadParameter(f"{stages!r} is neither a whole number nor auto", param_hint="--stages")
     if stages == "auto" and cuts:
         raise typer.BadParameter("auto chooses the cuts, --cuts gives them: use one of them", param_hint="--stages")
+    one_blas_thread()
     from flows.cli_schedule import ScheduleRequest
     from flows.cli_split import split_model
     from flows.split_schedule import SplitRequest
@@ -240,6 +244,7 @@ def split(
 
 
 app.command()(order)
+app.command()(sweep)
 app.command()(benchmark)
 app.command()(calibrate)
 app.command()(view)
@@ -265,4 +270,5 @@ app.add_typer(models_app)
 
 def main() -> None:
     """Entry point of the `respect` command."""
+    spare_collections()
     app()

@@ -78,7 +78,7 @@ def run_train(size: str, seed: int, home: Path | None, as_json: bool) -> None:
     if as_json:
         print_json(asdict(result))
         return
-    _print_published([result.policy.training])
+    _print_published([result.policy.validation, result.policy.training])
     _print_policy(result)
 
 
@@ -135,6 +135,7 @@ def _print_policy(result: TrainResult) -> None:
     how = "reused" if result.policy.reused else "trained"
     verdict = f": {result.decision.reason}" if result.decision else ""
     typer.echo(f"policy: version {result.policy.version} {how}{verdict}")
+    typer.echo(f"champion: version {result.champion}")
 
 
 def _print_summary(home: Home, partition: str) -> None:

@@ -68,7 +68,7 @@ def nightly(size: SizeName = "smoke", seed: int = 0, home: str | None = None) ->
         pipeline_benchmarks = benchmark(size, "simulated", pipeline_schedules.partition, home)
         jobs = write_small_jobs(at.path, segment_set(at, "smoke", seed, log.warning))
         measured = measure_jobs(at, find_jobs(jobs), "litert", None, {})
-        policy = f"version {trained.policy.version}" + (" (reused)" if trained.policy.reused else "")
+        policy = f"version {trained.champion}" + (" (reused)" if trained.policy.reused else "")
         report = write_run_report(
             at.path,
             ReportSources(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from respect_core.errors import BadInputError
+from respect_core.policy.frozen import FROZEN_SEEDS
 from respect_core.solve.labelling import LabelConfig
 from respect_core.solve.robust import NUM_SCENARIOS
 from respect_core.sources.catalog import IMAGENET_MODELS, INT8
@@ -18,6 +19,9 @@ from tasks.train import Training
 
 NUM_OPS = 30
 """Ops of a synthetic graph, as in the paper."""
+
+RESERVED_SEEDS = FROZEN_SEEDS | {EVALUATION_SEED}
+"""Seeds of graphs that judge policies: nobody may train on them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,12 +37,12 @@ class RunPlan:
 
         Raises:
             UnknownNameError: There is no such size.
-            BadInputError: The seed is out of range, or that of the evaluation graphs, which nobody may train on.
+            BadInputError: The seed is out of range, or of graphs that judge policies, which nobody may train on.
         """
-        if not 0 <= seed < 2**32 or seed == EVALUATION_SEED:
+        if not 0 <= seed < 2**32 or seed in RESERVED_SEEDS:
             raise BadInputError(
-                f"seed is {seed}, allowed are whole numbers in 0..2**32-1 except {EVALUATION_SEED}, "
-                "which makes the frozen evaluation graphs"
+                f"seed is {seed}, allowed are whole numbers in 0..2**32-1 except "
+                f"{', '.join(map(str, sorted(RESERVED_SEEDS)))}, which make the graphs that policies are judged by"
             )
         return cls(size=get_size(size), seed=seed)
 

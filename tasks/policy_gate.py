@@ -1,16 +1,20 @@
-"""The gate between a freshly trained policy and the one in use."""
+"""The gate between a freshly trained policy and the one in use; the weights that come along are the first champion."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from respect_core.errors import InputFileError
 from respect_core.policy.evaluate import EvaluationCase, PolicyScore, evaluation_digest, score_solver
-from respect_core.policy.solver import PolicySolver
+from respect_core.policy.solver import PolicySolver, pretrained_path
+from respect_core.tables.files import sha256_of
 from tasks.tracking import NoChampionError, Tracking
+
+if TYPE_CHECKING:
+    from respect_core.graph import DnnGraph
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,11 +25,10 @@ class GateDecision:
     """Whether the candidate is the champion now."""
     reason: str
     candidate_version: str
-    champion_version: str | None
-    """The champion it was compared with, None where there was none."""
+    champion_version: str
+    """The champion it was compared with."""
     candidate: PolicyScore
-    champion: PolicyScore | None
-    """None where there was no champion, or none that can still be read."""
+    champion: PolicyScore
     evaluation_digest: str
     decided_at: str
     """UTC, ISO 8601."""
@@ -34,15 +37,58 @@ class GateDecision:
 DECISION_TAG: Final = "gate.decision"
 ILLEGAL_TAG: Final = "gate.illegal"
 
+SHIPPED_TAG: Final = "shipped_sha256"
+"""Tag of the version that holds the weights that come with the program: the digest of their file."""
+
+
+def ensure_champion(tracking: Tracking, example: DnnGraph, num_stages: int) -> str:
+    """Return the champion's version; where no training has made one, that of the weights that come with the program.
+
+    So services that look the alias up find the policy that `--solver policy` uses anyway, and a first training has to
+    be as good as these weights to replace them. As long as none is, the champion follows the program: other weights
+    that come along with a newer one take its place.
+
+    Args:
+        tracking: The store with the registry.
+        example: A graph for the model's input example, if it is registered.
+        num_stages: K of the example.
+
+    Raises:
+        InputFileError: The weights that come with the program cannot be used.
+    """
+    champion = tracking.version_of("champion")
+    if champion is not None:
+        shipped = tracking.tags_of(champion).get(SHIPPED_TAG)
+        if shipped is None or shipped == sha256_of(pretrained_path()):
+            return champion
+    return _crown_shipped(tracking, example, num_stages, champion)
+
+
+def _crown_shipped(tracking: Tracking, example: DnnGraph, num_stages: int, replaced: str | None) -> str:
+    """Make the weights that come with the program champion, in place of a version that cannot be used any more."""
+    path = pretrained_path()
+    digest = sha256_of(path)
+    known = tracking.find_version(SHIPPED_TAG, digest)
+    if known is not None and known.version != replaced:
+        version = known.version
+    else:
+        tracking.end_abandoned_runs(SHIPPED_TAG, digest)
+        with tracking.run("shipped-policy", {"checkpoint": path.name}, {SHIPPED_TAG: digest}) as run_id:
+            version = tracking.register_policy(run_id, path, example, num_stages, alias=None)
+        tracking.tag_version(version, {SHIPPED_TAG: digest})
+    tracking.promote(version, replaced)
+    return version
+
 
 def promote_if_better(
     tracking: Tracking, cases: Sequence[EvaluationCase], candidate: str | None = None
 ) -> GateDecision:
     """Compare the candidate with the champion on the same problems and promote it where it is no worse.
 
-    A candidate with an illegal schedule is never promoted; the first one without becomes champion; later ones need a
-    mean gap that is no larger. Both aliases are resolved to versions once, and the decision is kept as tags of the
-    candidate's version.
+    A candidate with an illegal schedule is never promoted. One without is, where the champion has some, or where its
+    mean gap is no larger. The first champion is what comes with the program (`ensure_champion`), which also takes the
+    place of a champion whose file cannot be read any more. Both aliases are resolved to versions once, and the decision
+    is kept as tags of the candidate's version.
 
     Networks are judged by themselves: with the local search on top, nearly all would be equally good.
 
@@ -54,21 +100,25 @@ def promote_if_better(
     Raises:
         NoChampionError: There is no candidate.
         BadInputError: The evaluation set is empty.
+        InputFileError: The candidate, or the weights that come with the program, cannot be used.
     """
-    candidate, champion = candidate or tracking.version_of("candidate"), tracking.version_of("champion")
+    candidate = candidate or tracking.version_of("candidate")
     if candidate is None:
         raise NoChampionError(f"no policy has the alias candidate in {tracking.uri}: train one first (`respect train`)")
-    mine = score_solver(PolicySolver.from_checkpoint(tracking.checkpoint_of(candidate)).bare(), cases)
-    theirs, unreadable = None, ""
-    if champion is not None:
-        try:
-            theirs = score_solver(PolicySolver.from_checkpoint(tracking.checkpoint_of(champion)).bare(), cases)
-        except (InputFileError, OSError) as error:
-            unreadable = f" (champion {champion} cannot be used any more: {error})"
-    promoted, reason = _judge(mine, theirs)
+    mine, lost = _score(tracking, candidate, cases), ""
+    example = cases[0].problem
+    champion = ensure_champion(tracking, example.graph, example.num_stages)
+    try:
+        theirs = _score(tracking, champion, cases)
+    except (InputFileError, OSError) as error:
+        lost = f" (champion {champion} cannot be used any more: {error})"
+        champion = _crown_shipped(tracking, example.graph, example.num_stages, champion)
+        theirs = _score(tracking, champion, cases)
+    whose = "the weights that come with the program" if SHIPPED_TAG in tracking.tags_of(champion) else "the champion"
+    promoted, reason = _judge(mine, theirs, f"{whose} (version {champion})")
     decision = GateDecision(
         promoted=promoted,
-        reason=reason + unreadable,
+        reason=reason + lost,
         candidate_version=candidate,
         champion_version=champion,
         candidate=mine,
@@ -82,29 +132,32 @@ def promote_if_better(
     return decision
 
 
-def _judge(candidate: PolicyScore, champion: PolicyScore | None) -> tuple[bool, str]:
+def _score(tracking: Tracking, version: str, cases: Sequence[EvaluationCase]) -> PolicyScore:
+    return score_solver(PolicySolver.from_checkpoint(tracking.checkpoint_of(version)).bare(), cases)
+
+
+def _judge(candidate: PolicyScore, champion: PolicyScore, whose: str) -> tuple[bool, str]:
     """Apply the gate's rule and say why."""
     if candidate.illegal:
         return False, f"{candidate.illegal} of {candidate.cases} problems got no legal schedule"
-    if champion is None:
-        return True, f"the first valid policy, with a mean gap of {candidate.mean_gap:.4%}"
-    compared = f"its mean gap of {candidate.mean_gap:.4%} against the champion's {champion.mean_gap:.4%}"
+    if champion.illegal:
+        return True, f"{champion.illegal} of {champion.cases} problems got no legal schedule from {whose}"
+    compared = f"its mean gap of {candidate.mean_gap:.4%} against the {champion.mean_gap:.4%} of {whose}"
     if candidate.mean_gap <= champion.mean_gap:
         return True, f"no worse: {compared}"
     return False, f"worse: {compared}"
 
 
 def _tags(decision: GateDecision) -> dict[str, str]:
-    champion = decision.champion
     return {
         DECISION_TAG: "promoted" if decision.promoted else "rejected",
         "gate.reason": decision.reason,
         "gate.mean_gap": repr(decision.candidate.mean_gap),
         ILLEGAL_TAG: str(decision.candidate.illegal),
         "gate.cases": str(decision.candidate.cases),
-        "gate.champion_version": decision.champion_version or "",
-        "gate.champion_mean_gap": repr(champion.mean_gap) if champion else "",
-        "gate.champion_illegal": str(champion.illegal) if champion else "",
+        "gate.champion_version": decision.champion_version,
+        "gate.champion_mean_gap": repr(decision.champion.mean_gap),
+        "gate.champion_illegal": str(decision.champion.illegal),
         "gate.evaluation_digest": decision.evaluation_digest,
         "gate.decided_at": decision.decided_at,
     }

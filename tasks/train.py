@@ -15,25 +15,28 @@ from prefect.cache_policies import NO_CACHE
 
 from respect_core.policy.config import ImitationConfig, NetworkConfig
 from respect_core.policy.evaluate import EvaluationCase
+from respect_core.policy.frozen import load_frozen_sets, optima_path
+from respect_core.policy.solver import pretrained_path
 from respect_core.solve.protocol import Problem
-from respect_core.tables.domain_checks import training_checks
+from respect_core.tables.files import sha256_of
 from respect_core.tables.fingerprint import fingerprint
 from respect_core.tables.graph_rows import GraphTables, tables_to_graphs
 from respect_core.tables.labels import LABELS
-from respect_core.tables.training import TRAINING
 from tasks.generate import GRAPH_SCHEMAS
 from tasks.home import Home
 from tasks.label import LabelSet, read_shard
-from tasks.policy_gate import DECISION_TAG, ILLEGAL_TAG, GateDecision, promote_if_better
-from tasks.publishing import Checks, Published, publish_all, published
+from tasks.policy_gate import DECISION_TAG, ILLEGAL_TAG, GateDecision, ensure_champion, promote_if_better
+from tasks.publishing import Published
 from tasks.tracking import Tracking
+from tasks.train_curves import curves_published, log_frozen_sets, log_outcome, publish_curves
+from tasks.train_progress import training_progress
 
 if TYPE_CHECKING:
     from respect_core.graph import DnnGraph
     from respect_core.policy.chunks import LabelChunk
-    from respect_core.policy.train import EpochResult
+    from respect_core.policy.epochs import EpochResult, RefinementPoint
 
-TRAINING_VERSION = "2"
+TRAINING_VERSION = "3"
 """Raise it when the same settings and labels would train another policy."""
 
 FINGERPRINT_TAG = "training_fingerprint"
@@ -57,6 +60,8 @@ class Training:
             labels=self.labels.fingerprint,
             config=asdict(self.config),
             network=asdict(self.network),
+            start=sha256_of(pretrained_path()) if self.config.warm_start else None,
+            validation=sha256_of(optima_path()),
             version=TRAINING_VERSION,
         )
 
@@ -70,6 +75,8 @@ class TrainedPolicy:
     run_id: str
     training: Published
     """Its curve in the table `training`."""
+    validation: Published
+    """Its gaps on every validation set, in the table `validation`."""
     reused: bool
     """True where an earlier run had trained exactly this."""
     judged: str | None = None
@@ -101,13 +108,14 @@ def trained_before(home: Home, training: Training) -> TrainedPolicy | None:
     found = Tracking(home.path).find_version(FINGERPRINT_TAG, training.fingerprint)
     if found is None:
         return None
-    curve = published(home, TRAINING, _partition(found.run_id))
-    if curve is None:
+    curves = curves_published(home, found.run_id)
+    if curves is None:
         return None
     return TrainedPolicy(
         version=found.version,
         run_id=found.run_id,
-        training=curve,
+        training=curves.training,
+        validation=curves.validation,
         reused=True,
         judged=found.tags.get(DECISION_TAG),
         illegal=int(found.tags.get(ILLEGAL_TAG, "0")),
@@ -116,12 +124,16 @@ def trained_before(home: Home, training: Training) -> TrainedPolicy | None:
 
 @task(task_run_name="train-policy", cache_policy=NO_CACHE)
 def train_policy(home: Path, training: Training) -> TrainedPolicy:
-    """Train on the published labels, log to MLflow, register the best network as `candidate`, publish the curve."""
+    """Train on the published labels, log to MLflow, register the best network as `candidate`, publish the curves.
+
+    Where no policy is registered, the weights that come with the program become version 1 and champion before.
+    """
     from respect_core.policy.imitation import train_imitation
 
     at, log = Home(path=home), get_run_logger()
-    tracking = Tracking(home)
-    source = ShardedLabels(at, training.labels, training.config.seed)
+    tracking, example = Tracking(home), _an_example(at, training.labels)
+    ensure_champion(tracking, *example)
+    source, frozen = ShardedLabels(at, training.labels, training.config.seed), load_frozen_sets()
     folder = at.checkpoints / training.fingerprint
     folder.mkdir(parents=True, exist_ok=True)
     params = {**training.config.as_params(), **asdict(training.network), "labels": source.num_labels}
@@ -130,40 +142,45 @@ def train_policy(home: Path, training: Training) -> TrainedPolicy:
         dataset = at.dataset(LABELS)
         partition = dataset.partition(training.labels.partition)
         tracking.log_dataset(run_id, "labels", partition.digest, partition.name)
+        log_frozen_sets(tracking, run_id, frozen)
+        with training_progress(training.config, source.num_labels, log) as progress:
+            told: set[int] = set()
 
-        def on_epoch(result: EpochResult) -> None:
-            tracking.log_epoch(run_id, result)
-            log.info(
-                "epoch %d of at most %d: cost %.4f, validation gap %.2f %%, %.1f s",
-                result.epoch,
-                training.config.epochs,
-                result.validation_cost,
-                100 * result.validation_gap,
-                result.epoch_seconds,
+            def on_epoch(result: EpochResult) -> None:
+                tracking.log_epoch(run_id, result)
+                progress.epoch(result)
+
+            def on_point(point: RefinementPoint) -> None:
+                tracking.log_point(run_id, point)
+                told.add(point.step)
+                progress.point(point)
+
+            outcome = train_imitation(
+                source,
+                source.validation,
+                folder=folder,
+                config=training.config,
+                network=training.network,
+                frozen=frozen,
+                on_epoch=on_epoch,
+                on_step=progress.step,
+                on_point=on_point,
             )
-
-        outcome = train_imitation(
-            source,
-            source.validation,
-            folder=folder,
-            config=training.config,
-            network=training.network,
-            on_epoch=on_epoch,
-        )
-        for earlier in outcome.epochs[: outcome.resumed_after]:
-            tracking.log_epoch(run_id, earlier)
-        tracking.log_metrics(run_id, {"resumed_after": outcome.resumed_after})
+        log_outcome(tracking, run_id, outcome, told)
         log.info(
-            "best epoch %d: validation gap %.2f %% (untrained %.2f %%)",
-            outcome.best_epoch,
+            "best network: %s, validation gap %.2f %% (at the start %.2f %%)",
+            "that of the second phase" if outcome.refined else f"that of epoch {outcome.best_epoch}",
             100 * outcome.best_gap,
             100 * outcome.untrained_gap,
         )
-        tracking.log_metrics(run_id, {"best_gap": outcome.best_gap, "untrained_gap": outcome.untrained_gap})
-        curve = _publish_curve(at, training, run_id, outcome.epochs)
-        version = tracking.register_policy(run_id, outcome.checkpoint, *_an_example(at, training.labels))
+        facts = {"labels": training.labels.partition, "config": training.config.as_params()}
+        sizes = {"held-out": len(source.validation), **{one.name: len(one) for one in frozen.sets}}
+        curves = publish_curves(at, training.fingerprint, facts, run_id, outcome, sizes)
+        version = tracking.register_policy(run_id, outcome.checkpoint, *example)
         tracking.tag_version(version, {FINGERPRINT_TAG: training.fingerprint})
-    return TrainedPolicy(version=version, run_id=run_id, training=curve, reused=False)
+    return TrainedPolicy(
+        version=version, run_id=run_id, training=curves.training, validation=curves.validation, reused=False
+    )
 
 
 @task(task_run_name="gate", cache_policy=NO_CACHE)
@@ -217,15 +234,3 @@ def _an_example(home: Home, labels: LabelSet) -> tuple[DnnGraph, int]:
     """Return a graph of the set and a number of stages, for the model's input example."""
     graph = next(tables_to_graphs(read_shard(home, labels.graphs, 0)))
     return graph, labels.config.num_stages[0]
-
-
-def _partition(run_id: str) -> str:
-    return f"run=r{run_id}"
-
-
-def _publish_curve(home: Home, training: Training, run_id: str, epochs: tuple[EpochResult, ...]) -> Published:
-    staging = home.dataset(TRAINING).stage(_partition(run_id), training.fingerprint)
-    staging.write(0, TRAINING.table([{"run_id": run_id, **asdict(epoch)} for epoch in epochs]))
-    checks: Checks = {TRAINING.name: lambda tables: training_checks(tables[TRAINING.name])}
-    facts = {"labels": training.labels.partition, "config": training.config.as_params()}
-    return publish_all(home, (TRAINING,), _partition(run_id), training.fingerprint, facts, checks)[0]

@@ -1,65 +1,54 @@
-"""The second phase of a training: a network that imitates learns that the best of several samples be good."""
+"""The second phase of a training: a network that imitates learns that the best of several samples be good.
+
+It goes on from a kill: every few seconds, between two chunks of labels, weights, moments, random numbers and the curve
+so far are saved, and what follows from them is the same as without the interruption.
+"""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
 
-from respect_core.errors import BadInputError, TrainingDivergedError
-from respect_core.graph import FloatArray, IntArray
-from respect_core.policy.batches import NO_PROFILE, averages
+from respect_core.errors import BadInputError
+from respect_core.policy.best_of_step import BestOfConfig, best_of_step
 from respect_core.policy.checkpoint import Checkpoint, write_checkpoint
-from respect_core.policy.chunks import ChunkSource, LabelChunk
-from respect_core.policy.config import NetworkConfig, check_number
-from respect_core.policy.features import NUM_FEATURES, Float32Array, fill_features, problem_globals
-from respect_core.policy.greedy import bare_graph
-from respect_core.policy.network import PolicyNetwork, step_scores
-from respect_core.policy.reinforce import best_of_advantages, log_probabilities, sample_orders
-from respect_core.policy.train import torch_threads
-from respect_core.solve.local_search_graph import SearchGraph
-from respect_core.solve.local_search_random import random_state
+from respect_core.policy.chunks import ChunkSource
+from respect_core.policy.config import NetworkConfig
+from respect_core.policy.epochs import RefinementPoint, torch_threads
+from respect_core.policy.features import Float32Array
+from respect_core.policy.network import PolicyNetwork
+from respect_core.policy.training_state import (
+    load_tensors,
+    load_weights,
+    read_state,
+    tensors_of,
+    weights_of,
+    write_state,
+)
 
-_WORST_GAP = 0.3
-"""Gaps above count as this much: a hopeless graph shall not outweigh the others."""
+_BLOCK: Final = 40
+"""Steps on one chunk of labels before another is drawn, at most."""
 
+_KIND: Final = "best-of-state"
 
-@dataclass(frozen=True, kw_only=True)
-class BestOfConfig:
-    """How the second phase trains.
+SAVE_EVERY_S: Final = 5.0
+"""Seconds of work that a kill costs at most, about."""
 
-    Raises:
-        BadInputError: A value outside its range.
-    """
+POINTS: Final = 10
+"""Points of the curve."""
 
-    steps: int = 5000
-    """Optimiser steps."""
-    batch_size: int = 16
-    """Labels a step."""
-    samples: int = 32
-    """Orders sampled for each label."""
-    group: int = 8
-    """The best of so many is what is rewarded."""
-    learning_rate: float = 3e-4
-    """Adam's step size at first; it falls to nothing along a half cosine."""
-    max_gradient_norm: float = 1.0
-    """Gradients are scaled down to this norm."""
-    seed: int = 0
-    """Seed of the batches and the samples."""
+LEAST_STEPS: Final = 50
+"""Steps between two points at least: each costs a validation."""
 
-    def __post_init__(self) -> None:
-        for name, lowest in (("steps", 1), ("batch_size", 1), ("samples", 2), ("seed", 0)):
-            check_number(name, getattr(self, name), lowest, 2**62)
-        if not 2 <= self.group <= self.samples:
-            raise BadInputError(f"group is {self.group}, allowed are numbers in 2..samples ({self.samples})")
-        check_number("learning_rate", self.learning_rate, 0.0, 1.0, open_below=True)
-        check_number("max_gradient_norm", self.max_gradient_norm, 0.0, 1e6, open_below=True)
+Judge = Callable[[dict[str, Float32Array]], tuple[float, dict[str, float]]]
+"""Returns the validation gap of weights, and each validation set's."""
 
 
 class BestOfResult(NamedTuple):
@@ -72,22 +61,19 @@ class BestOfResult(NamedTuple):
     """Of the best in each group."""
 
 
-class _Problem(NamedTuple):
-    """One label of a batch."""
-
-    graph: SearchGraph
-    num_stages: int
-    budget: int
-
-
 def train_best_of(
     source: ChunkSource,
     start: Checkpoint,
     out: Path,
     config: BestOfConfig,
     on_step: Callable[[BestOfResult], None] | None = None,
-) -> None:
-    """Train a network on from a checkpoint and write the last one.
+    *,
+    judge: Judge | None = None,
+    on_point: Callable[[RefinementPoint], None] | None = None,
+    state: Path | None = None,
+    save_every_s: float | None = None,
+) -> tuple[RefinementPoint, ...]:
+    """Train a network on from a checkpoint and write the best one of the curve's points, the last one without a judge.
 
     Args:
         source: Labels; of them only the optimal peaks are used.
@@ -95,6 +81,15 @@ def train_best_of(
         out: File of the new checkpoint.
         config: How to train.
         on_step: Called after every step.
+        judge: Validates the network at every point of the curve; not done if None.
+        on_point: Called with every new point of the curve.
+        state: File of what an interrupted run goes on from. If it holds the state of the same training (same start,
+            settings and labels), that is continued and ends with the same weights; it is removed at the end. Nothing
+            is saved if None.
+        save_every_s: Seconds between two savings, `SAVE_EVERY_S` if None.
+
+    Returns:
+        The whole curve, points before a resumption included.
 
     Raises:
         BadInputError: The checkpoint is of another architecture.
@@ -103,91 +98,109 @@ def train_best_of(
     """
     if not isinstance(start.config, NetworkConfig):
         raise BadInputError(f"checkpoint {start.version} is of another architecture, a message-passing one is needed")
-    network = PolicyNetwork(start.config)
-    network.load_state_dict({name: torch.from_numpy(w.copy()) for name, w in start.weights.items()})
-    optimiser = torch.optim.Adam(network.parameters(), lr=config.learning_rate)
-    rng, step = np.random.default_rng(config.seed), 0
-    began = time.perf_counter()
+    run = _BestOf(source, start, start.config, config)
+    if state is not None:
+        run.restore(state)
+    saved, pause = time.monotonic(), SAVE_EVERY_S if save_every_s is None else save_every_s
     with torch_threads(1):
-        while step < config.steps:
-            chunk = source.chunk(int(rng.integers(source.num_chunks)))
-            sizes = chunk.num_ops
-            n = int(rng.choice(np.unique(sizes)))
-            which = rng.permutation(np.flatnonzero(sizes == n))
-            for at in range(0, min(which.size, 40 * config.batch_size), config.batch_size):
-                half = 0.5 * (1 + math.cos(math.pi * step / config.steps))
-                for settings in optimiser.param_groups:
-                    settings["lr"] = config.learning_rate * half
-                part = which[at : at + config.batch_size]
-                mean_gap, best_gap = _step(network, optimiser, chunk, part, config, rng)
-                step += 1
+        while run.step < config.steps:
+            for result in run.block():
                 if on_step is not None:
-                    on_step(BestOfResult(step=step, mean_gap=mean_gap, best_gap=best_gap))
-                if step == config.steps:
-                    break
-    weights = {name: tensor.detach().numpy().copy() for name, tensor in network.state_dict().items()}
-    facts = {**start.training, "best_of": asdict(config), "best_of_seconds": round(time.perf_counter() - began)}
-    write_checkpoint(out, start.config, weights, facts)
+                    on_step(result)
+                if run.step % _point_every(config) and run.step < config.steps:
+                    continue
+                point = run.point(judge)
+                if on_point is not None:
+                    on_point(point)
+            if state is not None and run.step < config.steps and time.monotonic() - saved >= pause:
+                run.save(state)
+                saved = time.monotonic()
+    curve = [asdict(point) for point in run.points]
+    facts = {**start.training, "best_of": asdict(config), "best_of_curve": curve if judge is not None else []}
+    write_checkpoint(out, start.config, run.best or weights_of(run.network), facts)
+    if state is not None:
+        state.unlink(missing_ok=True)
+    return tuple(run.points)
 
 
-def _step(
-    network: PolicyNetwork,
-    optimiser: torch.optim.Adam,
-    chunk: LabelChunk,
-    labels: IntArray,
-    config: BestOfConfig,
-    rng: np.random.Generator,
-) -> tuple[float, float]:
-    """Take one step; returns the mean gap of all samples and of the best in each group."""
-    size, m, n = labels.size, config.samples, int(chunk.num_ops[labels[0]])
-    problems, features, parents, children = _encoded(chunk, labels, n, rng)
-    coefficients = network(*(torch.from_numpy(x) for x in (features, parents, children)))  # (B, n, 6)
-    allowed, chosen = np.empty((size, m, n, n), np.bool_), np.empty((size, m, n), np.int64)
-    dynamic, peaks = np.empty((size, m, n, 2)), np.empty((size, m), np.int64)
-    state = random_state(int(rng.integers(2**62)))
-    scores = coefficients.detach().double().numpy()
-    for b, (graph, num_stages, budget) in enumerate(problems):
-        sample_orders(graph, num_stages, budget, scores[b].ravel(), state, allowed[b], chosen[b], dynamic[b], peaks[b])
-    gaps: FloatArray = peaks / np.maximum(1, chunk.peak_bytes[labels])[:, None] - 1
-    advantages = best_of_advantages(-np.minimum(gaps, _WORST_GAP), config.group)
-    advantages /= advantages.std() + 1e-6
-    used = np.flatnonzero(advantages.ravel() > 0)  # the worst samples have no say
-    of = torch.from_numpy(used // m)
-    steps = step_scores(
-        coefficients[of],
-        torch.from_numpy(dynamic.reshape(-1, n, 2)[used].astype(np.float32)),
-        torch.from_numpy(features[..., 0])[of],
-    )
-    log_p = log_probabilities(
-        steps, torch.from_numpy(allowed.reshape(-1, n, n)[used]), torch.from_numpy(chosen.reshape(-1, n)[used])
-    )
-    loss = -(torch.from_numpy(advantages.ravel()[used].astype(np.float32)) * log_p).sum() / (size * m)
-    optimiser.zero_grad()
-    loss.backward()  # type: ignore[no-untyped-call]
-    norm = float(torch.nn.utils.clip_grad_norm_(network.parameters(), config.max_gradient_norm))
-    if not math.isfinite(norm):
-        names = ", ".join(dict.fromkeys(chunk.ids[g] for g in chunk.graph_of[labels].tolist()))
-        raise TrainingDivergedError(f"the training stopped: the gradient's norm is {norm}; the graphs were {names}")
-    optimiser.step()
-    groups = gaps[:, : m - m % config.group].reshape(size, -1, config.group)  # (B, m) -> (B, m / k, k)
-    return float(gaps.mean()), float(groups.min(axis=2).mean())
+def _point_every(config: BestOfConfig) -> int:
+    """Return the steps between two points of the curve; the last point is after the last step."""
+    return max(LEAST_STEPS, math.ceil(config.steps / POINTS))
 
 
-def _encoded(
-    chunk: LabelChunk, labels: IntArray, n: int, rng: np.random.Generator
-) -> tuple[list[_Problem], Float32Array, Float32Array, Float32Array]:
-    """Return the problems, their features (B, n, F) and averaging matrices (B, n, n), with budgets near the optimum."""
-    features = np.empty((labels.size, n, NUM_FEATURES), dtype=np.float32)
-    parents, children = (np.zeros((labels.size, n, n), dtype=np.float32) for _ in range(2))
-    problems = []
-    for b, label in enumerate(labels.tolist()):
-        at, num_stages = int(chunk.graph_of[label]), int(chunk.num_stages[label])
-        graph = bare_graph(chunk, at)
-        share = 0.03 * rng.random() * (rng.random() < 0.7)
-        budget = max(1, int(chunk.peak_bytes[label] * (1 + share)))
-        made = chunk.made_bytes[chunk.op_start[at] : chunk.op_start[at + 1]]
-        numbers = problem_globals(n, num_stages, graph.weight, budget, NO_PROFILE)
-        fill_features(graph.weight, graph.first, graph.near, made, num_stages, budget, numbers, features[b])
-        averages(graph.first, graph.near, parents[b], children[b])
-        problems.append(_Problem(graph=graph, num_stages=num_stages, budget=budget))
-    return problems, features, parents, children
+class _BestOf:
+    """One run of the phase; its attributes are what changes from step to step."""
+
+    def __init__(self, source: ChunkSource, start: Checkpoint, sizes: NetworkConfig, config: BestOfConfig) -> None:
+        self.source, self.config = source, config
+        self.belongs_to: dict[str, Any] = {
+            "best_of": asdict(config),
+            "labels": source.digest,
+            "start": start.digest,
+        }
+        self.network = PolicyNetwork(sizes)
+        load_weights(self.network, start.weights)
+        self.optimiser = torch.optim.Adam(self.network.parameters(), lr=config.learning_rate)
+        self.rng, self.step = np.random.default_rng(config.seed), 0
+        self.points: list[RefinementPoint] = []
+        self._since: list[tuple[float, float]] = []
+        """Mean and best gap of each step since the last point."""
+        self.best: dict[str, Float32Array] = {}
+        """Weights of the point with the smallest validation gap; none without a judge."""
+
+    def block(self) -> Iterator[BestOfResult]:
+        """Take the steps on one chunk of labels; the state may be saved before and after, not in between."""
+        config, rng = self.config, self.rng
+        chunk = self.source.chunk(int(rng.integers(self.source.num_chunks)))
+        sizes = chunk.num_ops
+        which = rng.permutation(np.flatnonzero(sizes == int(rng.choice(np.unique(sizes)))))
+        for at in range(0, min(which.size, _BLOCK * config.batch_size), config.batch_size):
+            half = 0.5 * (1 + math.cos(math.pi * self.step / config.steps))
+            for settings in self.optimiser.param_groups:
+                settings["lr"] = config.learning_rate * half
+            part = which[at : at + config.batch_size]
+            gaps = best_of_step(self.network, self.optimiser, chunk, part, config, rng, self.step + 1)
+            self.step += 1
+            self._since.append(gaps)
+            yield BestOfResult(step=self.step, mean_gap=gaps[0], best_gap=gaps[1])
+            if self.step == config.steps:
+                return
+
+    def point(self, judge: Judge | None) -> RefinementPoint:
+        """Add a point to the curve."""
+        sampled, best = np.array(self._since).mean(axis=0).tolist()  # (steps, 2) -> (2,)
+        weights = weights_of(self.network)
+        validation_gap, set_gaps = (math.nan, {}) if judge is None else judge(weights)
+        if all(validation_gap < earlier.validation_gap for earlier in self.points):
+            self.best = weights if judge is not None else {}
+        point = RefinementPoint(
+            step=self.step, sampled_gap=sampled, best_gap=best, validation_gap=validation_gap, set_gaps=set_gaps
+        )
+        self.points.append(point)
+        self._since = []
+        return point
+
+    def save(self, path: Path) -> None:
+        """Write everything that the next block depends on."""
+        facts = {
+            **self.belongs_to,
+            "step": self.step,
+            "random": self.rng.bit_generator.state,
+            "points": [asdict(point) for point in self.points],
+            "since": self._since,
+        }
+        best = {f"best.{name}": array for name, array in self.best.items()}
+        write_state(path, _KIND, {**tensors_of(self.network, self.optimiser), **best}, facts)
+
+    def restore(self, path: Path) -> None:
+        """Go on from a saved state if it is this training's."""
+        found = read_state(path, _KIND, self.belongs_to)
+        if found is None:
+            return
+        tensors, facts = found
+        load_tensors(tensors, self.network, self.optimiser)
+        self.best = {n.removeprefix("best."): array for n, array in tensors.items() if n.startswith("best.")}
+        self.step = facts["step"]
+        self.rng.bit_generator.state = facts["random"]
+        self.points = [RefinementPoint(**point) for point in facts["points"]]
+        self._since = [(mean, best) for mean, best in facts["since"]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import Final
+from typing import Literal
 
 from respect_core.errors import BadInputError
 
@@ -38,8 +38,9 @@ class PointerConfig:
     clip: float = 10.0
     """The pointer's scores are squeezed into [-clip, clip] by a tanh, so that sampling never dies out."""
     slacks: tuple[float, ...] = ()
-    """Memory budgets to decode under, as multiples of the lower bound max(total / K, largest op); the best schedule
-    of them is kept. Empty, as in RESPECT, the network knows neither K nor a budget and one order serves all K."""
+    """First memory budgets to decode under, as multiples of the lower bound max(total / K, largest op); more follow
+    below the best peak so far (`respect_core.policy.decode.Budgets`), and the best schedule of all is kept. Empty, as
+    in RESPECT, the network knows neither K nor a budget, and one order serves all K."""
 
     def __post_init__(self) -> None:
         _check_whole(self, "embed_size", 1, 4096)
@@ -127,47 +128,64 @@ class ImitationConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """How the network is trained.
+    """How the pointer network is trained; the defaults are the published way.
 
     Raises:
         BadInputError: A value outside its range.
     """
 
     epochs: int = 300
-    """Passes over the training examples, imitation and warm-up included."""
+    """Chunks of fresh graphs, imitation and warm-up included."""
     imitation_epochs: int = 0
-    """First epochs in which the network imitates the labels (cross-entropy) before REINFORCE; RESPECT has none, and
-    on a few hundred graphs they did not help."""
+    """First epochs in which the network imitates the labels (cross-entropy) before REINFORCE; RESPECT has none."""
     batch_size: int = 128
-    """Examples a step."""
+    """Orders a step."""
+    samples: int = 1
+    """Orders of each graph in a REINFORCE step. One alone is compared with the greedy order of a frozen network; of
+    several, each is compared with the mean of the others."""
+    reward: Literal["cosine", "gap"] = "cosine"
+    """What REINFORCE lowers: RESPECT's 1 - cosine to the label, or the gap of the order's optimal split."""
+    legal: bool = False
+    """Point at ready ops only; False masks visited ops alone, as RESPECT does."""
+    batch_norm: bool = True
+    """Batch norm as in RESPECT, or the layer norm of the networks that can be kept as checkpoints."""
+    imitation_rate: float = 5e-4
+    """Adam's step size while imitating, from where it falls to `learning_rate` along a half cosine."""
     learning_rate: float = 1e-4
-    """Adam's step size."""
+    """Adam's step size in the first epoch of REINFORCE."""
     final_learning_rate: float = 1e-4
     """Where the step size ends after falling along a half cosine; equal to `learning_rate` it stays constant."""
+    rising_steps: int = 0
+    """First steps of all, in which the step size rises from 0."""
     max_gradient_norm: float = 1.0
     """Gradients are scaled down to this norm."""
     entropy_weight: float = 0.0
     """Weight of the decoder's mean entropy a step in the loss; keeps sampling alive."""
     warmup_epochs: int = 1
-    """Epochs with the exponential baseline before the greedy rollout takes over."""
+    """REINFORCE epochs with the exponential baseline before the greedy orders of a frozen network take over."""
     warmup_decay: float = 0.8
     """How much of the exponential baseline stays at each step."""
     baseline_p_value: float = 0.05
-    """The baseline is replaced where a one-sided paired t-test on the validation costs gives less than this."""
-    num_threads: int = 2
-    """Threads torch computes with."""
+    """The frozen network is replaced where a one-sided paired t-test on the validation costs gives less than this."""
+    num_threads: int = 1
+    """Threads torch computes with; another number may give other last digits."""
     seed: int = 0
     """Seed of the weights, the batches and the samples."""
-    max_seconds: float = 0.0
-    """No epoch is begun once all before it took so long, resumed ones included; 0 sets no limit. With a limit the
-    clock decides the curve's length."""
 
     def __post_init__(self) -> None:
         _check_whole(self, "epochs", 1, 10**6)
-        _check_whole(self, "imitation_epochs", 0, 10**6)
+        _check_whole(self, "imitation_epochs", 0, self.epochs)
         _check_whole(self, "batch_size", 1, 10**6)
+        _check_whole(self, "samples", 1, self.batch_size)
+        if self.reward not in ("cosine", "gap"):
+            raise BadInputError(f"reward is {self.reward!r}, allowed are 'cosine' and 'gap'")
+        for name in ("legal", "batch_norm"):
+            if not isinstance(getattr(self, name), bool):
+                raise BadInputError(f"{name} is {getattr(self, name)!r}, allowed are True and False")
+        check_number("imitation_rate", self.imitation_rate, 0.0, 1.0, open_below=True)
         check_number("learning_rate", self.learning_rate, 0.0, 1.0, open_below=True)
         check_number("final_learning_rate", self.final_learning_rate, 0.0, 1.0, open_below=True)
+        _check_whole(self, "rising_steps", 0, 10**9)
         check_number("max_gradient_norm", self.max_gradient_norm, 0.0, 1e6, open_below=True)
         check_number("entropy_weight", self.entropy_weight, 0.0, 10.0)
         _check_whole(self, "warmup_epochs", 0, 10**6)
@@ -175,17 +193,3 @@ class TrainConfig:
         check_number("baseline_p_value", self.baseline_p_value, 0.0, 1.0, open_below=True)
         _check_whole(self, "num_threads", 1, 256)
         _check_whole(self, "seed", 0, 2**62)
-        check_number("max_seconds", self.max_seconds, 0.0, 1e9)
-
-    def as_params(self) -> dict[str, int | float]:
-        """Return every setting by name."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-
-BUDGET_POINTER: Final = PointerConfig(embed_size=64, hidden_size=64, slacks=(1.03, 1.06, 1.1, 1.15))
-"""A small pointer network that is told a stage's budget; RESPECT's own is `PointerConfig()`."""
-
-SMOKE_TRAINING: Final = TrainConfig(
-    epochs=40, batch_size=64, learning_rate=1e-3, final_learning_rate=1e-4, num_threads=1, max_seconds=90
-)
-"""For `BUDGET_POINTER`: about 200 graphs for K = 4, 5, 6 in one to two minutes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,27 +13,39 @@ import numpy as np
 import torch
 
 from respect_core.errors import BadInputError, InputFileError, TrainingDivergedError
-from respect_core.graph import FloatArray
 from respect_core.policy.batches import ImitationBatch, batches_of, encode
-from respect_core.policy.best_of import BestOfConfig, train_best_of
-from respect_core.policy.checkpoint import (
-    CHECKPOINT_NAME,
-    Checkpoint,
-    read_checkpoint,
-    read_tensors,
-    write_checkpoint,
-    write_tensors,
-)
+from respect_core.policy.best_of import train_best_of
+from respect_core.policy.best_of_step import BestOfConfig
+from respect_core.policy.checkpoint import CHECKPOINT_NAME, Checkpoint, read_checkpoint, write_checkpoint
 from respect_core.policy.chunks import ChunkSource, LabelChunk
 from respect_core.policy.config import ImitationConfig, NetworkConfig
-from respect_core.policy.greedy import greedy_gaps
+from respect_core.policy.epochs import (
+    STATE_NAME,
+    Curve,
+    EpochResult,
+    RefinementPoint,
+    TrainingStep,
+    TrainOutcome,
+    torch_threads,
+)
+from respect_core.policy.frozen import FrozenSets, WatchedSource
+from respect_core.policy.judge import Judge
 from respect_core.policy.network import PolicyNetwork, imitation_loss, step_scores
-from respect_core.policy.scoring import Scorer
 from respect_core.policy.solver import pretrained_path
-from respect_core.policy.train import STATE_NAME, EpochResult, TrainOutcome, torch_threads
+from respect_core.policy.training_state import (
+    load_tensors,
+    load_weights,
+    read_state,
+    tensors_of,
+    weights_of,
+    write_state,
+)
 
 REFINED_NAME: Final = "best-of.safetensors"
 """What the second phase made, whether it is kept or not."""
+
+REFINEMENT_STATE_NAME: Final = "best-of-state.safetensors"
+"""What an interrupted second phase goes on from."""
 
 _KIND: Final = "imitation-state"
 _VALIDATION_SEED: Final = 1
@@ -47,16 +59,22 @@ def train_imitation(
     config: ImitationConfig,
     network: NetworkConfig,
     on_epoch: Callable[[EpochResult], None] | None = None,
+    frozen: FrozenSets | None = None,
+    on_step: Callable[[TrainingStep], None] | None = None,
+    on_point: Callable[[RefinementPoint], None] | None = None,
 ) -> TrainOutcome:
     """Train a network on exact labels.
 
     The folder receives the best network by validation gap (`CHECKPOINT_NAME`) and, after each epoch, the state to go on
-    from (`STATE_NAME`). If the folder holds the state of the same training (same settings, same labels), it is
-    continued and gives the curve it would have given without the interruption; any other state is overwritten.
+    from (`STATE_NAME`); the second phase saves its own every few seconds (`REFINEMENT_STATE_NAME`). If the folder holds
+    the state of the same training (same settings, same labels), it is continued and gives the curve it would have given
+    without the interruption; any other state is overwritten.
 
     In the results the costs are cross-entropies in nats, over the steps where a label leaves a choice: of the network
-    (`train_cost`, `validation_cost`) and of taking any allowed op (`baseline_cost`); `validation_gap` is that of the
-    best of eight greedy orders, without local search.
+    (`train_cost`, `validation_cost`) and of taking any allowed op (`baseline_cost`). Gaps are those of the best of
+    eight greedy orders, without local search. One criterion decides which network is kept and when a training ends
+    early: `validation_gap`, the mean over all validation problems, of the labels set aside and of every frozen set. The
+    points of the second phase are judged by it too.
 
     Args:
         source: Labels to learn from; one chunk is in memory at a time.
@@ -65,26 +83,24 @@ def train_imitation(
         config: How to train.
         network: The network's sizes.
         on_epoch: Called after each new epoch.
+        frozen: Further sets to judge by; no label of their graphs may be trained on.
+        on_step: Called after each step of both phases.
+        on_point: Called with each new point of the second phase's curve.
 
     Raises:
-        BadInputError: No labels on one of the two sides, or a warm start with other sizes.
+        BadInputError: No labels on one of the two sides, a warm start with other sizes, or a graph of a frozen set
+            among those to train on; it is named.
         TrainingDivergedError: A loss or gradient that is not finite; the message names the step and the graphs.
         UnwritableError: The folder cannot be written.
     """
     with torch_threads(config.num_threads):
-        run = _Imitation(source, validation, folder, config, network)
+        run = _Imitation(source, validation, folder, config, network, frozen)
         run.start()
-        for epoch in range(len(run.epochs) + 1, config.epochs + 1):
-            if config.max_seconds and math.fsum(e.epoch_seconds for e in run.epochs) > config.max_seconds:
-                break
-            if config.patience and run.epochs and epoch - 1 - run.best_epoch >= config.patience:
-                break
-            result = run.epoch(epoch)
+        for epoch in run.curve.remaining(config.epochs, max_seconds=config.max_seconds, patience=config.patience):
+            result = run.epoch(epoch, on_step)
             if on_epoch is not None:
                 on_epoch(result)
-        if config.best_of_steps:
-            run.refine()
-        return run.outcome()
+        return run.refine(on_step, on_point) if config.best_of_steps else run.outcome()
 
 
 class _Imitation:
@@ -97,10 +113,13 @@ class _Imitation:
         folder: Path,
         config: ImitationConfig,
         network: NetworkConfig,
+        frozen: FrozenSets | None,
     ) -> None:
         if source.num_chunks < 1 or not len(validation):
             raise BadInputError("there are no labels to train or to validate with, at least one of each is needed")
-        self.source, self.validation = source, validation
+        self.source = source if frozen is None else WatchedSource(source, frozen)
+        self.validation, self.frozen = validation, frozen
+        self.judge = Judge(network, validation, frozen)
         self.folder, self.config, self.sizes = folder, config, network
         self.belongs_to: dict[str, Any] = {
             "config": asdict(config),
@@ -108,16 +127,16 @@ class _Imitation:
             "labels": source.digest,
             "validation": validation.digest,
         }
+        if frozen is not None:
+            self.belongs_to["frozen"] = frozen.digest
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.seed)
             self.network = PolicyNetwork(network)
         if config.warm_start:
             self._start_warm()
         self.optimiser = torch.optim.Adam(self.network.parameters(), lr=config.learning_rate)
-        self.epochs: list[EpochResult] = []
-        self.resumed_after = 0
-        self.best_epoch, self.best_gap = 0, math.inf
-        self.untrained_cost, self.untrained_gap = math.nan, math.nan
+        self.curve = Curve()
+        self.best_set_gaps: dict[str, float] = {}
 
     def _start_warm(self) -> None:
         shipped = read_checkpoint(pretrained_path())
@@ -125,22 +144,18 @@ class _Imitation:
             raise BadInputError(
                 f"a warm start takes the weights that come with the program, of {shipped.config}; got {self.sizes}"
             )
-        self.network.load_state_dict({name: torch.from_numpy(w.copy()) for name, w in shipped.weights.items()})
+        load_weights(self.network, shipped.weights)
+        self.belongs_to["start"] = shipped.digest
 
     def start(self) -> None:
         """Go on from a saved state, or measure and keep the network as it is."""
-        facts = self._restore()
-        if facts is not None:
-            self.epochs = [EpochResult(**entry) for entry in facts["epochs"]]
-            self.resumed_after = len(self.epochs)
-            self.best_epoch, self.best_gap = facts["best_epoch"], facts["best_gap"]
-            self.untrained_cost, self.untrained_gap = facts["untrained_cost"], facts["untrained_gap"]
+        if self._restore():
             return
-        self.untrained_cost, gaps = self._validate()
-        self.untrained_gap = float(gaps.mean())
-        self._keep(0, self.untrained_cost, self.untrained_gap)
+        cost, (gap, set_gaps) = self._validation_cost(), self.judge(weights_of(self.network))
+        self.curve.begin(cost, gap)
+        self._keep(0, cost, gap, set_gaps)
 
-    def epoch(self, epoch: int) -> EpochResult:
+    def epoch(self, epoch: int, on_step: Callable[[TrainingStep], None] | None) -> EpochResult:
         """Pass over all labels once, validate, save."""
         began = time.perf_counter()
         rng = np.random.default_rng([self.config.seed, epoch])
@@ -152,8 +167,9 @@ class _Imitation:
             norms.append(self._descend(loss, epoch, step, batch))
             losses.append(float(loss.detach()))
             plain.append(_uniform_cost(batch))
-        cost, gaps = self._validate()
-        gap = float(gaps.mean())
+            if on_step is not None:
+                on_step(TrainingStep(phase="imitation", epoch=epoch, step=step, value=losses[-1]))
+        cost, (gap, set_gaps) = self._validation_cost(), self.judge(weights_of(self.network))
         result = EpochResult(
             epoch=epoch,
             train_cost=math.fsum(losses) / len(losses),
@@ -163,30 +179,42 @@ class _Imitation:
             gradient_norm=math.fsum(norms) / len(norms),
             baseline_replaced=False,
             epoch_seconds=time.perf_counter() - began,
+            set_gaps=set_gaps,
         )
-        self.epochs.append(result)
-        if gap < self.best_gap:
-            self._keep(epoch, cost, gap)
-        self._save()
+        if self.curve.add(result):
+            self._keep(epoch, cost, gap, set_gaps)
+        facts = {**self.belongs_to, **self.curve.facts(), "best_set_gaps": self.best_set_gaps}
+        write_state(self.folder / STATE_NAME, _KIND, tensors_of(self.network, self.optimiser), facts)
         return result
 
-    def refine(self) -> None:
-        """Train the best network on by `train_best_of`, and keep the result where its validation gap is better.
-
-        The phase begins and ends with a file, so a kill within it costs this phase only.
-        """
+    def refine(
+        self,
+        on_step: Callable[[TrainingStep], None] | None,
+        on_point: Callable[[RefinementPoint], None] | None,
+    ) -> TrainOutcome:
+        """Train the best network on by `train_best_of`, and keep the result where its validation gap is better."""
         path = self.folder / REFINED_NAME
         refined = self._refined(path)
         if refined is None:
-            config = BestOfConfig(steps=self.config.best_of_steps, seed=self.config.seed)
-            train_best_of(self.source, read_checkpoint(self.folder / CHECKPOINT_NAME), path, config)
+            train_best_of(
+                self.source,
+                read_checkpoint(self.folder / CHECKPOINT_NAME),
+                path,
+                BestOfConfig(steps=self.config.best_of_steps, seed=self.config.seed),
+                lambda result: on_step and on_step(TrainingStep("best-of", 0, result.step, result.best_gap)),
+                judge=self.judge,
+                on_point=on_point,
+                state=self.folder / REFINEMENT_STATE_NAME,
+            )
             refined = read_checkpoint(path)
-        scorer = Scorer(self.sizes, refined.weights)
-        gap = float(greedy_gaps(self.validation, np.arange(len(self.validation)), scorer).mean())
-        if gap < self.best_gap:
-            self.best_gap = gap
-            facts = {**refined.training, "validation_gap": gap}
+        gap, set_gaps = self.judge(refined.weights)
+        better = gap < self.curve.best_gap
+        if better:
+            self.curve.best_gap, self.best_set_gaps = gap, set_gaps
+            facts = {**refined.training, "validation_gap": gap, "set_gaps": set_gaps}
             write_checkpoint(self.folder / CHECKPOINT_NAME, self.sizes, refined.weights, facts)
+        points = tuple(RefinementPoint(**point) for point in refined.training.get("best_of_curve", []))
+        return replace(self.outcome(), refinement=points, refined=better)
 
     def _refined(self, path: Path) -> Checkpoint | None:
         """Return what an earlier run of this training made of the second phase, None where there is nothing usable."""
@@ -199,15 +227,7 @@ class _Imitation:
 
     def outcome(self) -> TrainOutcome:
         """Sum the training up."""
-        return TrainOutcome(
-            checkpoint=self.folder / CHECKPOINT_NAME,
-            best_epoch=self.best_epoch,
-            best_gap=self.best_gap,
-            untrained_cost=self.untrained_cost,
-            untrained_gap=self.untrained_gap,
-            epochs=tuple(self.epochs),
-            resumed_after=self.resumed_after,
-        )
+        return replace(self.curve.outcome(self.folder / CHECKPOINT_NAME), best_set_gaps=self.best_set_gaps)
 
     def _batches(self, rng: np.random.Generator) -> Iterator[ImitationBatch]:
         for index in rng.permutation(self.source.num_chunks).tolist():
@@ -242,8 +262,8 @@ class _Imitation:
         self.optimiser.step()
         return norm
 
-    def _validate(self) -> tuple[float, FloatArray]:
-        """Return the mean cross-entropy and the gap of every label, shape (L,)."""
+    def _validation_cost(self) -> float:
+        """Return the mean cross-entropy of the labels set aside."""
         chunk, costs = self.validation, []
         sizes = chunk.num_ops
         for n in np.unique(sizes):
@@ -253,8 +273,7 @@ class _Imitation:
                 batch = encode(chunk, part, _VALIDATION_SEED)
                 with torch.no_grad():
                     costs.append(float(self._loss(batch)) * part.size)
-        scorer = Scorer(self.sizes, self._weights())
-        return math.fsum(costs) / len(chunk), greedy_gaps(chunk, np.arange(len(chunk)), scorer)
+        return math.fsum(costs) / len(chunk)
 
     def _learning_rate(self, epoch: int) -> float:
         """Fall from the first to the final step size along a half cosine."""
@@ -262,55 +281,26 @@ class _Imitation:
         half = 0.5 * (1 + math.cos(math.pi * (epoch - 1) / max(1, config.epochs - 1)))
         return config.final_learning_rate + (config.learning_rate - config.final_learning_rate) * half
 
-    # -- files -----------------------------------------------------------------------------------------------------
-
-    def _weights(self) -> dict[str, Any]:
-        return {name: tensor.detach().numpy().copy() for name, tensor in self.network.state_dict().items()}
-
-    def _keep(self, epoch: int, cost: float, gap: float) -> None:
-        self.best_epoch, self.best_gap = epoch, gap
+    def _keep(self, epoch: int, cost: float, gap: float, set_gaps: dict[str, float]) -> None:
+        """Write the network as the best one."""
+        self.best_set_gaps = set_gaps
         facts = {**self.belongs_to, "epoch": epoch, "validation_cost": cost, "validation_gap": gap}
-        write_checkpoint(self.folder / CHECKPOINT_NAME, self.sizes, self._weights(), facts)
+        if self.frozen is not None:
+            facts["set_gaps"] = set_gaps
+        write_checkpoint(self.folder / CHECKPOINT_NAME, self.sizes, weights_of(self.network), facts)
 
-    def _save(self) -> None:
-        tensors = {f"network.{name}": array for name, array in self._weights().items()}
-        for name, parameter in self.network.named_parameters():
-            for key, value in self.optimiser.state.get(parameter, {}).items():
-                tensors[f"adam.{key}.{name}"] = np.asarray(value.detach().numpy()).copy()
-        facts = {
-            **self.belongs_to,
-            "epochs": [asdict(result) for result in self.epochs],
-            "best_epoch": self.best_epoch,
-            "best_gap": self.best_gap,
-            "untrained_cost": self.untrained_cost,
-            "untrained_gap": self.untrained_gap,
-        }
-        write_tensors(self.folder / STATE_NAME, tensors, {"kind": _KIND, "facts": facts})
-
-    def _restore(self) -> dict[str, Any] | None:
-        """Load the folder's state if it belongs to this training; None where it is absent, damaged or another's."""
-        path = self.folder / STATE_NAME
-        if not path.exists() or not (self.folder / CHECKPOINT_NAME).exists():
-            return None
-        try:
-            tensors, header, _ = read_tensors(path)
-        except InputFileError:
-            return None
-        facts = header.get("facts")
-        if header.get("kind") != _KIND or not isinstance(facts, dict):
-            return None
-        if any(facts.get(key) != value for key, value in self.belongs_to.items()):
-            return None
-        self.network.load_state_dict(
-            {name: torch.from_numpy(tensors[f"network.{name}"].copy()) for name in self.network.state_dict()}
-        )
-        for name, parameter in self.network.named_parameters():
-            self.optimiser.state[parameter] = {
-                key: torch.from_numpy(tensors[f"adam.{key}.{name}"].copy())
-                for key in ("step", "exp_avg", "exp_avg_sq")
-                if f"adam.{key}.{name}" in tensors
-            }
-        return facts
+    def _restore(self) -> bool:
+        """Load the folder's state if it belongs to this training; tells whether there is one."""
+        if not (self.folder / CHECKPOINT_NAME).exists():
+            return False
+        found = read_state(self.folder / STATE_NAME, _KIND, self.belongs_to)
+        if found is None:
+            return False
+        tensors, facts = found
+        load_tensors(tensors, self.network, self.optimiser)
+        self.curve.resume(facts)
+        self.best_set_gaps = facts.get("best_set_gaps", {})
+        return True
 
 
 def _uniform_cost(batch: ImitationBatch) -> float:

@@ -15,9 +15,11 @@ from respect_core.tables.ops import OPS
 from respect_core.tables.robustness import ROBUSTNESS
 from respect_core.tables.schedules import SCHEDULES
 from respect_core.tables.segments import SEGMENTS
+from respect_core.tables.sweeps import SWEEPS
 from respect_core.tables.table import TableSchema
 from respect_core.tables.tensors import TENSORS
 from respect_core.tables.training import TRAINING
+from respect_core.tables.validation import VALIDATION
 
 TABLES: Final[dict[str, TableSchema]] = {
     schema.name: schema
@@ -33,6 +35,8 @@ TABLES: Final[dict[str, TableSchema]] = {
         MEMORY,
         BENCHMARKS,
         TRAINING,
+        VALIDATION,
+        SWEEPS,
     )
 }
 

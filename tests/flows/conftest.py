@@ -35,7 +35,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
         num_graphs=8,
         shard_graphs=4,
         evaluation_graphs=3,
-        train=ImitationConfig(epochs=2, batch_size=8),
+        train=ImitationConfig(epochs=2, batch_size=8, best_of_steps=4),
         network=NetworkConfig(width=8, rounds=1),
         benchmark_items=4,
         schedule_time_limit_s=10,

@@ -38,7 +38,7 @@ def test_every_entrypoint_loads_and_takes_its_parameters(deployment: dict[str, A
 def test_every_flow_is_deployed_one_run_at_a_time() -> None:
     flows = {path.stem for path in (ROOT / "flows").glob("*.py")}
     names = {d["name"] for d in DEPLOYMENTS}
-    assert names == {"generate", "label", "train", "schedule", "split", "order", "benchmark", "nightly"}
+    assert names == {"generate", "label", "train", "sweep", "schedule", "split", "order", "benchmark", "nightly"}
     assert names <= flows
     for deployment in DEPLOYMENTS:
         assert deployment["concurrency_limit"] == {"limit": 1, "collision_strategy": "ENQUEUE"}

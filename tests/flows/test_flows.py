@@ -13,6 +13,7 @@ import pytest
 
 from respect_core.constraints import Constraints
 from respect_core.errors import CorruptDatasetError, QualityError, SolverFailedError
+from respect_core.policy.solver import pretrained_path
 from respect_core.schedule import first_violation
 from respect_core.sources.catalog import load_model
 from respect_core.tables.benchmarks import BENCHMARKS
@@ -25,9 +26,10 @@ from respect_core.tables.schedules import SCHEDULES
 from respect_core.tables.segments import SEGMENTS
 from respect_core.tables.tensors import TENSORS
 from respect_core.tables.training import TRAINING
+from respect_core.tables.validation import VALIDATION
 from tasks.home import Home
 from tasks.plan import RunPlan
-from tasks.tracking import Tracking
+from tasks.tracking import Tracking, champion_checkpoint
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("prefect_server", "tiny")]
 
@@ -40,7 +42,10 @@ def test_nightly_runs_end_to_end_and_reuses_what_is_unchanged(home: Home) -> Non
     timed = (first.benchmarks, first.pipeline_benchmarks, first.measured)
     published = (*first.graphs, *first.labels, *scheduled, first.segments, first.memory, *timed)
     assert not any(p.reused for p in published)
-    assert first.train.decision is not None and first.train.decision.promoted
+    decision = first.train.decision
+    assert (
+        decision is not None and not decision.promoted and "the weights that come with the program" in decision.reason
+    )
 
     schedules = home.dataset(SCHEDULES).read(first.schedules.partition).to_pylist()
     solvers = {row["solver"] for row in schedules}
@@ -71,6 +76,10 @@ def test_nightly_runs_end_to_end_and_reuses_what_is_unchanged(home: Home) -> Non
     assert {row["runner"] for row in measured} == {"litert"} and not any(row["is_simulated"] for row in measured)
     assert {row["num_stages"] for row in measured} == {4, 5, 6}
     assert home.dataset(TRAINING).read(first.train.policy.training.partition).num_rows == 2
+    validated = home.dataset(VALIDATION).read(first.train.policy.validation.partition).to_pylist()
+    assert [(row["phase"], row["step"]) for row in validated if row["set_name"] == "imagenet"] == [
+        ("best-of", 4), ("imitation", 1), ("imitation", 2),
+    ]  # fmt: skip
 
     report = Path(first.report)
     page = report.read_text(encoding="utf-8")
@@ -80,14 +89,27 @@ def test_nightly_runs_end_to_end_and_reuses_what_is_unchanged(home: Home) -> Non
     tracking = Tracking(home.path)
     logged = tracking.client.list_artifacts(first.train.policy.run_id, "report")
     assert [Path(entry.path).name for entry in logged] == [report.name]
-    assert tracking.version_of("champion") == first.train.policy.version
+    assert tracking.version_of("champion") == first.train.champion == decision.champion_version == "1"
+    assert champion_checkpoint(home.path).read_bytes() == pretrained_path().read_bytes()
 
     second = nightly("smoke", 0, str(home.path))
     assert all(p.reused for p in (*second.graphs, *second.labels, second.segments, second.memory))
     assert all(p.reused for p in (second.schedules, second.pipeline_schedules, second.robustness))
     assert second.train.policy.reused and second.train.policy.version == first.train.policy.version
     assert not any(p.reused for p in (second.benchmarks, second.pipeline_benchmarks, second.measured))
-    for schema in (GRAPHS, OPS, TENSORS, LABELS, SCHEDULES, ROBUSTNESS, SEGMENTS, MEMORY, BENCHMARKS, TRAINING):
+    for schema in (
+        GRAPHS,
+        OPS,
+        TENSORS,
+        LABELS,
+        SCHEDULES,
+        ROBUSTNESS,
+        SEGMENTS,
+        MEMORY,
+        BENCHMARKS,
+        TRAINING,
+        VALIDATION,
+    ):
         home.dataset(schema).verify()
 
 
@@ -218,18 +240,26 @@ def test_schedule_runs_alone_without_a_policy(home: Home) -> None:
     assert json.dumps(facts)
 
 
-def test_a_worse_candidate_is_not_promoted(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_better_policy_replaces_the_champion(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     from flows.train import train
     from tasks import policy_gate
 
-    first = train("smoke", 0, str(home.path))
-    assert first.decision is not None and first.decision.promoted
     honest = policy_gate.score_solver
-    scores = iter([0.5, 0.0])
+    scores = iter([0.1, 0.2, 0.5, 0.1])  # candidate, champion; candidate, champion
     monkeypatch.setattr(policy_gate, "score_solver", lambda *a: replace(honest(*a), mean_gap=next(scores)))
+    first = train("smoke", 0, str(home.path))
+    assert first.decision is not None and first.decision.promoted and first.decision.champion_version == "1"
     second = train("smoke", 1, str(home.path))
     assert second.decision is not None and not second.decision.promoted
     tracking = Tracking(home.path)
-    assert tracking.version_of("champion") == first.policy.version
+    assert tracking.version_of("champion") == first.policy.version == first.champion == second.champion == "2"
+    assert tracking.version_of("previous") == "1"
     tags = tracking.client.get_model_version("respect-policy", second.policy.version).tags
     assert tags["gate.decision"] == "rejected"
+    run = tracking.client.get_run(first.policy.run_id)
+    inputs = {entry.dataset.name: entry.dataset.digest for entry in run.inputs.dataset_inputs}
+    sets = {f"validation-{name}" for name in ("local-30", "local-50", "local-200", "wide-30", "imagenet")}
+    assert set(inputs) == {"labels", *sets} and len(set(inputs.values())) == 6
+    for name in ("held-out", "local-200", "imagenet"):
+        assert [m.step for m in tracking.client.get_metric_history(run.info.run_id, f"gap/{name}")] == [1, 2]
+        assert f"best/gap/{name}" in run.data.metrics and f"best_of/gap/{name}" in run.data.metrics

@@ -25,8 +25,10 @@ from respect_core.tables.domain_checks import (
     robustness_checks,
     schedule_checks,
     segment_checks,
+    sweep_checks,
     tensor_checks,
     training_checks,
+    validation_checks,
 )
 from respect_core.tables.graph_rows import GraphTables
 from respect_core.tables.labels import LABELS
@@ -250,6 +252,8 @@ def domain_of(name: str) -> Callable[[pa.Table], DomainColumns]:
         "memory": lambda table: memory_checks(table, graphs()),
         "benchmarks": benchmark_checks,
         "training": training_checks,
+        "validation": validation_checks,
+        "sweeps": sweep_checks,
     }[name]
 
 
@@ -275,6 +279,10 @@ def test_right_tables_pass_their_audit(name: str) -> None:
         ("memory", 1, lambda r: {"peak_bytes": r["peak_bytes"] + 1}, "bound_and_status_agree"),
         ("benchmarks", 1, {"is_simulated": False}, "simulated_is_marked"),
         ("training", 2, {"epoch": 5}, "epochs_contiguous"),
+        ("validation", 0, {"set_name": "another"}, "sets_complete"),
+        ("validation", 1, {"problems": 4}, "problems_constant"),
+        ("sweeps", 0, {"set_name": "another"}, "sets_complete"),
+        ("sweeps", 1, {"problems": 4}, "problems_constant"),
     ],
 )
 def test_a_broken_domain_rule_is_named_with_its_row(name: str, row: int, change: Any, rule: str) -> None:

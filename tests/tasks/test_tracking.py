@@ -13,15 +13,15 @@ import torch
 from respect_core.errors import InputFileError, RespectError, UnwritableError
 from respect_core.policy.checkpoint import read_checkpoint, write_checkpoint
 from respect_core.policy.config import PointerConfig
-from respect_core.policy.evaluate import EvaluationCase
+from respect_core.policy.epochs import EpochResult, RefinementPoint
+from respect_core.policy.evaluate import EvaluationCase, PolicyScore
 from respect_core.policy.pointer import PointerNetwork
-from respect_core.policy.solver import PolicySolver
-from respect_core.policy.train import EpochResult
+from respect_core.policy.solver import PolicySolver, pretrained_path
 from respect_core.policy.training_state import weights_of
 from respect_core.solve.protocol import Problem, SolveOptions
 from respect_core.sources.graph_json import graph_to_json
 from respect_core.sources.synthetic import SyntheticSpec, generate_graph
-from tasks.policy_gate import promote_if_better
+from tasks.policy_gate import ensure_champion, promote_if_better
 from tasks.tracking import POLICY_MODEL, NoChampionError, Tracking, champion_checkpoint, tracking_uri
 from tests.conftest import ROOT
 from tests.training_examples import labelled
@@ -92,8 +92,11 @@ def test_a_run_keeps_params_dataset_metrics_and_files(tracking, tmp_path):
                     gradient_norm=2.0,
                     baseline_replaced=epoch == 2,
                     epoch_seconds=1.5,
+                    set_gaps={"wide-30": 0.02 * epoch},
                 ),
             )
+        point = RefinementPoint(step=50, sampled_gap=0.5, best_gap=0.25, validation_gap=0.1, set_gaps={"wide-30": 0.01})
+        tracking.log_point(run_id, point)
         tracking.log_file(run_id, report)
     run = tracking.client.get_run(run_id)
     assert run.info.status == "FINISHED"
@@ -104,6 +107,10 @@ def test_a_run_keeps_params_dataset_metrics_and_files(tracking, tmp_path):
     history = tracking.client.get_metric_history(run_id, "train_cost")
     assert [(m.step, m.value) for m in history] == [(1, 0.5), (2, 0.25)]
     assert run.data.metrics["baseline_replaced"] == 1.0
+    history = tracking.client.get_metric_history(run_id, "gap/wide-30")
+    assert [(m.step, m.value) for m in history] == [(1, 0.02), (2, 0.04)]
+    assert run.data.metrics["best_of/best_gap"] == 0.25 and run.data.metrics["best_of/gap/wide-30"] == 0.01
+    assert "set_gaps" not in run.data.metrics
     assert [f.path for f in tracking.client.list_artifacts(run_id)] == ["report.html"]
 
 
@@ -168,6 +175,13 @@ def test_a_checkpoint_that_cannot_be_used_is_not_registered(tracking, tmp_path):
     assert tracking.version_of("candidate") is None
 
 
+def use(tracking, path):
+    """Register a checkpoint and make it champion, whatever it is worth."""
+    version = register(tracking, path)
+    tracking.promote(version, tracking.version_of("champion"))
+    return version
+
+
 def test_the_gate_promotes_only_what_is_no_worse(tracking, home, tmp_path):
     gap_of_seed = {}
     for seed in range(12):
@@ -177,9 +191,7 @@ def test_the_gate_promotes_only_what_is_no_worse(tracking, home, tmp_path):
     best, *_, worst = sorted(gap_of_seed, key=gap_of_seed.__getitem__)
     assert gap_of_seed[best] < gap_of_seed[worst]
 
-    first = register(tracking, tmp_path / f"seed{worst}.safetensors")
-    decision = promote_if_better(tracking, cases())
-    assert decision.promoted and decision.champion is None and "first" in decision.reason
+    first = use(tracking, tmp_path / f"seed{worst}.safetensors")
     assert tracking.version_of("champion") == first and tracking.version_of("previous") is None
 
     second = register(tracking, tmp_path / f"seed{best}.safetensors")
@@ -190,7 +202,7 @@ def test_the_gate_promotes_only_what_is_no_worse(tracking, home, tmp_path):
 
     third = register(tracking, tmp_path / f"seed{worst}.safetensors")
     decision = promote_if_better(tracking, cases())
-    assert not decision.promoted and decision.reason.startswith("worse")
+    assert not decision.promoted and decision.reason.startswith("worse") and "of the champion" in decision.reason
     assert (tracking.version_of("champion"), tracking.version_of("previous")) == (second, first)
     tags = tracking.client.get_model_version(POLICY_MODEL, third).tags
     assert tags["gate.decision"] == "rejected" and tags["gate.champion_version"] == second
@@ -204,7 +216,76 @@ def test_the_gate_promotes_only_what_is_no_worse(tracking, home, tmp_path):
     assert (tracking.version_of("champion"), tracking.version_of("previous")) == (fourth, second)
 
 
-def test_an_illegal_schedule_bars_the_candidate(tracking, tmp_path, monkeypatch):
+def test_the_first_champion_is_what_comes_with_the_program(tracking, home, tmp_path):
+    version = ensure_champion(tracking, EXAMPLE, 3)
+    assert ensure_champion(tracking, EXAMPLE, 3) == version == tracking.version_of("champion") == "1"
+    assert tracking.version_of("candidate") is None, "nobody has to judge it"
+    assert champion_checkpoint(home).read_bytes() == pretrained_path().read_bytes()
+    assert tracking.checkpoint_of(version).read_bytes() == pretrained_path().read_bytes()
+    run = tracking.client.get_run(tracking.client.get_model_version(POLICY_MODEL, version).run_id)
+    assert run.info.status == "FINISHED" and run.info.run_name == "shipped-policy"
+
+
+def test_a_shipped_champion_follows_the_program_and_a_trained_one_stays(tracking, home, tmp_path, monkeypatch):
+    first = ensure_champion(tracking, EXAMPLE, 3)
+    newer = checkpoint(tmp_path, 3)
+    monkeypatch.setattr("tasks.policy_gate.pretrained_path", lambda: newer)
+    second = ensure_champion(tracking, EXAMPLE, 3)
+    assert second != first and tracking.version_of("champion") == second
+    assert champion_checkpoint(home).read_bytes() == newer.read_bytes()
+    trained = use(tracking, checkpoint(tmp_path, 4))
+    monkeypatch.undo()
+    assert ensure_champion(tracking, EXAMPLE, 3) == trained == tracking.version_of("champion")
+
+
+@pytest.mark.parametrize("way", ["before the training", "by the gate"])
+def test_a_training_that_is_worse_than_the_shipped_weights_is_not_promoted(tracking, home, tmp_path, way):
+    if way == "before the training":
+        ensure_champion(tracking, EXAMPLE, 3)
+    mine = register(tracking, checkpoint(tmp_path, 1, slacks=()))
+    decision = promote_if_better(tracking, cases())
+    assert not decision.promoted and decision.candidate_version == mine
+    assert "worse" in decision.reason and "of the weights that come with the program" in decision.reason
+    assert decision.candidate.mean_gap > decision.champion.mean_gap
+    assert tracking.version_of("champion") == decision.champion_version != mine
+    assert champion_checkpoint(home).read_bytes() == pretrained_path().read_bytes()
+
+    same = register(tracking, pretrained_path())
+    assert promote_if_better(tracking, cases()).promoted, "as good is good enough"
+    assert tracking.version_of("champion") == same
+
+
+def test_shipped_weights_that_a_killed_run_registered_are_not_registered_again(tracking, monkeypatch):
+    def killed(*args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Tracking, "promote", killed)
+        with pytest.raises(KeyboardInterrupt):
+            ensure_champion(tracking, EXAMPLE, 3)
+    assert tracking.version_of("champion") is None
+    assert ensure_champion(tracking, EXAMPLE, 3) == "1"
+
+
+def test_a_candidate_is_judged_by_its_illegal_schedules_first(tracking, tmp_path, monkeypatch):
+    scores = {}
+    monkeypatch.setattr("tasks.policy_gate._score", lambda tracking, version, cases: scores[version])
+    first, second = use(tracking, checkpoint(tmp_path, 1)), register(tracking, checkpoint(tmp_path, 2))
+
+    def decide(candidate_illegal, champion_illegal):
+        scores[second] = PolicyScore(mean_gap=0.5, illegal=candidate_illegal, cases=10)
+        scores[first] = PolicyScore(mean_gap=0.1, illegal=champion_illegal, cases=10)
+        return promote_if_better(tracking, cases())
+
+    decision = decide(2, 3)
+    assert not decision.promoted and "2 of 10 problems got no legal schedule" in decision.reason
+    assert not decide(0, 0).promoted
+    decision = decide(0, 3)
+    assert decision.promoted and "3 of 10 problems got no legal schedule from the champion" in decision.reason
+    assert tracking.version_of("champion") == second
+
+
+def test_an_illegal_schedule_is_counted(tracking, tmp_path, monkeypatch):
     register(tracking, checkpoint(tmp_path, 1))
     honest = PolicySolver.solve
 
@@ -218,23 +299,26 @@ def test_an_illegal_schedule_bars_the_candidate(tracking, tmp_path, monkeypatch)
     monkeypatch.setattr(PolicySolver, "solve", sometimes_nothing)
     decision = promote_if_better(tracking, cases())
     assert not decision.promoted and decision.candidate.illegal == 2
-    assert tracking.version_of("champion") is None
+    assert tracking.version_of("champion") == decision.champion_version
 
 
-def test_a_champion_that_cannot_be_read_any_more_does_not_block(tracking, tmp_path):
-    first = register(tracking, checkpoint(tmp_path, 1))
-    promote_if_better(tracking, cases())
+def test_the_shipped_weights_replace_a_champion_that_cannot_be_read_any_more(tracking, tmp_path):
+    first = use(tracking, checkpoint(tmp_path, 1))
     tracking.checkpoint_of(first).write_bytes(b"spoilt")
-    second = register(tracking, checkpoint(tmp_path, 2))
+    register(tracking, checkpoint(tmp_path, 2, slacks=()))
     decision = promote_if_better(tracking, cases())
-    assert decision.promoted and "cannot be used any more" in decision.reason
-    assert tracking.version_of("champion") == second
+    assert not decision.promoted and "cannot be used any more" in decision.reason
+    shipped = decision.champion_version
+    assert tracking.version_of("champion") == shipped != first and tracking.version_of("previous") == first
+
+    tracking.checkpoint_of(shipped).write_bytes(b"spoilt")
+    again = promote_if_better(tracking, cases())
+    assert again.champion_version not in (first, shipped) and tracking.version_of("champion") == again.champion_version
 
 
 def test_the_champion_serves_graphs_of_any_size_without_the_checkout(tracking, tmp_path):
     path = checkpoint(tmp_path, 1)
-    register(tracking, path)
-    assert promote_if_better(tracking, cases()).promoted
+    use(tracking, path)
     some = [generate_graph(SyntheticSpec(family="wide", num_ops=n, seed=2), 0) for n in (6, 40, 300)]
     texts = [graph_to_json(graph) for graph in some]
     requests = [

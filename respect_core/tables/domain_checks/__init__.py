@@ -6,7 +6,7 @@ from respect_core.tables.domain_checks.graphs import graph_checks, op_checks, te
 from respect_core.tables.domain_checks.labels import label_checks
 from respect_core.tables.domain_checks.memory import memory_checks
 from respect_core.tables.domain_checks.robustness import robustness_checks
-from respect_core.tables.domain_checks.runs import benchmark_checks, training_checks
+from respect_core.tables.domain_checks.runs import benchmark_checks, sweep_checks, training_checks, validation_checks
 from respect_core.tables.domain_checks.schedules import schedule_checks
 from respect_core.tables.domain_checks.segments import segment_checks
 
@@ -22,6 +22,8 @@ __all__ = [
     "robustness_checks",
     "schedule_checks",
     "segment_checks",
+    "sweep_checks",
     "tensor_checks",
     "training_checks",
+    "validation_checks",
 ]

@@ -1,4 +1,4 @@
-"""Rules of the tables `benchmarks` and `training`."""
+"""Rules of the tables `benchmarks`, `training`, `validation` and `sweeps`."""
 
 from __future__ import annotations
 
@@ -51,6 +51,41 @@ def benchmark_checks(benchmarks: pa.Table) -> DomainColumns:
 def training_checks(training: pa.Table) -> DomainColumns:
     """Check that the epochs of every run are numbered from 1 without a hole."""
     return DomainColumns(columns={"epochs_contiguous": holds(_contiguous(training, ("run_id", "epoch"), "epoch", 1))})
+
+
+def validation_checks(validation: pa.Table) -> DomainColumns:
+    """Check that every point of a run was validated on the same sets, with equally many problems."""
+    return DomainColumns(
+        columns={
+            "sets_complete": holds(_as_often(validation, ("run_id", "phase", "step"), ("run_id",))),
+            "problems_constant": holds(_constant(validation, ("run_id", "set_name"), "problems")),
+        }
+    )
+
+
+def sweep_checks(sweeps: pa.Table) -> DomainColumns:
+    """Check that every training of a sweep was judged on the same sets, with equally many problems."""
+    return DomainColumns(
+        columns={
+            "sets_complete": holds(_as_often(sweeps, ("sweep", "variant", "training_seed"), ("sweep",))),
+            "problems_constant": holds(_constant(sweeps, ("sweep", "set_name"), "problems")),
+        }
+    )
+
+
+def _as_often(table: pa.Table, key: tuple[str, ...], group: tuple[str, ...]) -> BoolArray:
+    """Tell where a key has as many sets as there are in its whole group."""
+    frame = table.select([*key, "set_name"]).to_pandas()
+    found = frame.groupby(list(key), dropna=False, observed=True)["set_name"].transform("nunique")
+    wanted = frame.groupby(list(group), dropna=False, observed=True)["set_name"].transform("nunique")
+    return np.asarray((found == wanted).to_numpy(dtype=np.bool_, na_value=False))
+
+
+def _constant(table: pa.Table, key: tuple[str, ...], name: str) -> BoolArray:
+    """Tell where a column has one value a key."""
+    frame = table.select([*key, name]).to_pandas()
+    values = frame.groupby(list(key), dropna=False, observed=True)[name].transform("nunique")
+    return np.asarray((values == 1).to_numpy(dtype=np.bool_, na_value=False))
 
 
 def _contiguous(table: pa.Table, key: tuple[str, ...], index: str, first: int = 0) -> BoolArray:

@@ -11,8 +11,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from respect_core.errors import BadInputError
-from respect_core.policy.best_of import BestOfConfig, train_best_of
+from respect_core.errors import BadInputError, TrainingDivergedError
+from respect_core.policy import best_of
+from respect_core.policy.best_of import train_best_of
+from respect_core.policy.best_of_step import BestOfConfig
 from respect_core.policy.checkpoint import read_checkpoint, write_checkpoint
 from respect_core.policy.chunks import ChunksInMemory, chunk_of
 from respect_core.policy.config import NetworkConfig, PointerConfig
@@ -86,6 +88,72 @@ def test_the_best_of_a_group_becomes_better_and_a_seed_repeats(chunk, checkpoint
     b, c = (read_checkpoint(tmp_path / f"{x}.safetensors") for x in "bc")
     assert all(np.array_equal(b.weights[name], c.weights[name]) for name in b.weights)
     assert read_checkpoint(tmp_path / "a.safetensors").training["best_of"]["group"] == 4
+
+
+class KilledError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("at", [1, 23, 30, 59])
+def test_a_killed_phase_goes_on_to_the_same_weights_and_curve(chunk, checkpoint, tmp_path, monkeypatch, at):
+    monkeypatch.setattr(best_of, "_BLOCK", 7)
+    monkeypatch.setattr(best_of, "LEAST_STEPS", 10)
+    source, state = ChunksInMemory(chunks=(chunk,)), tmp_path / "state.safetensors"
+
+    def judge(weights):
+        return float(abs(weights["embed.bias"] - 0.2).sum()), {"held-out": 0.5}
+
+    whole = train_best_of(source, checkpoint, tmp_path / "whole.safetensors", QUICK, judge=judge)
+    assert [point.step for point in whole] == [10, 20, 30, 40, 50, 60]
+    assert all(0 <= point.best_gap <= point.sampled_gap for point in whole)
+    best = min(whole, key=lambda point: point.validation_gap)
+    assert judge(read_checkpoint(tmp_path / "whole.safetensors").weights)[0] == best.validation_gap
+
+    def kill(result):
+        if result.step == at:
+            raise KilledError
+
+    out, seen = tmp_path / "killed.safetensors", []
+    with pytest.raises(KilledError):
+        train_best_of(source, checkpoint, out, QUICK, kill, judge=judge, state=state, save_every_s=0)
+    assert not out.exists() and state.exists() == (at > 7)
+    again = train_best_of(source, checkpoint, out, QUICK, seen.append, judge=judge, state=state, save_every_s=0)
+    assert again == whole and out.read_bytes() == (tmp_path / "whole.safetensors").read_bytes()
+    assert seen[0].step <= at and (seen[0].step > 1 or at <= 7), "what was saved is not done again"
+    assert not state.exists()
+
+
+@pytest.mark.parametrize("spoil", ["other settings", "damaged"])
+def test_a_state_of_another_phase_or_a_damaged_one_is_not_continued(chunk, checkpoint, tmp_path, spoil):
+    source, state = ChunksInMemory(chunks=(chunk,)), tmp_path / "state.safetensors"
+    config = replace(QUICK, steps=12)
+
+    def kill(result):
+        if result.step == 9:
+            raise KilledError
+
+    used = replace(config, seed=9) if spoil == "other settings" else config
+    with pytest.raises(KilledError):
+        train_best_of(source, checkpoint, tmp_path / "a.safetensors", used, kill, state=state, save_every_s=0)
+    if spoil == "damaged":
+        state.write_bytes(b"half of a sta")
+    seen = []
+    train_best_of(source, checkpoint, tmp_path / "a.safetensors", config, seen.append, state=state)
+    assert seen[0].step == 1
+
+
+def test_a_gradient_that_becomes_nan_stops_with_step_and_graphs(chunk, checkpoint, tmp_path, monkeypatch):
+    honest = best_of.best_of_step
+
+    def spoilt(network, *args):
+        if args[-1] == 4:
+            network.embed.bias.data[0] = float("nan")
+        return honest(network, *args)
+
+    monkeypatch.setattr(best_of, "best_of_step", spoilt)
+    with pytest.raises(TrainingDivergedError, match=r"step 4 of the second phase.*graphs wide-14"):
+        train_best_of(ChunksInMemory(chunks=(chunk,)), checkpoint, tmp_path / "a.safetensors", QUICK)
+    assert not (tmp_path / "a.safetensors").exists()
 
 
 def test_nonsense_is_refused(chunk, checkpoint, tmp_path):

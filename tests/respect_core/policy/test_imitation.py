@@ -13,17 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from respect_core.errors import BadInputError, TrainingDivergedError
-from respect_core.policy import imitation
+from respect_core.policy import best_of, imitation
 from respect_core.policy.batches import batches_of, encode
 from respect_core.policy.checkpoint import CHECKPOINT_NAME, read_checkpoint
 from respect_core.policy.chunks import ChunksInMemory, chunk_of, hold_out
 from respect_core.policy.config import ImitationConfig, NetworkConfig
+from respect_core.policy.epochs import STATE_NAME
 from respect_core.policy.greedy import bare_graph, greedy_gaps
 from respect_core.policy.imitation import train_imitation
 from respect_core.policy.network import imitation_loss
 from respect_core.policy.scoring import Scorer
 from respect_core.policy.solver import PolicySolver
-from respect_core.policy.train import STATE_NAME
 from respect_core.solve.label_batches import label_small_graphs
 from respect_core.solve.local_search_graph import search_graph
 from respect_core.solve.protocol import Problem, SolveOptions
@@ -47,11 +47,11 @@ def chunks():
     return tuple(chunk_of(*tables(n, 12, seed)) for n, seed in ((12, 5), (9, 6)))
 
 
-def run(folder, config=QUICK, network=SMALL, on_epoch=None):
+def run(folder, config=QUICK, network=SMALL, on_epoch=None, **others):
     folder.mkdir(exist_ok=True)
     train, held = hold_out(chunks()[0], 0.25, 9, seed=0)
     source = ChunksInMemory(chunks=(train, chunks()[1]))
-    return train_imitation(source, held, folder=folder, config=config, network=network, on_epoch=on_epoch)
+    return train_imitation(source, held, folder=folder, config=config, network=network, on_epoch=on_epoch, **others)
 
 
 def curve(outcome):
@@ -238,6 +238,38 @@ def test_the_second_phase_is_kept_where_it_is_better_and_is_not_repeated(tmp_pat
     plain = run(tmp_path / "b", config=replace(config, best_of_steps=0))
     assert first.best_gap <= plain.best_gap and curve(first) == curve(plain)
     assert (tmp_path / "a" / imitation.REFINED_NAME).exists()
-    monkeypatch.setattr(imitation, "train_best_of", lambda *args: pytest.fail("trained again"))
+    monkeypatch.setattr(imitation, "train_best_of", lambda *args, **others: pytest.fail("trained again"))
     again = run(tmp_path / "a", config=config)
     assert again.best_gap == first.best_gap and again.checkpoint.read_bytes() == first.checkpoint.read_bytes()
+
+
+@pytest.mark.parametrize("at", [5, 33])
+def test_a_training_killed_in_the_second_phase_goes_on_to_the_same_files(tmp_path, monkeypatch, at):
+    monkeypatch.setattr(best_of, "_BLOCK", 5)
+    monkeypatch.setattr(
+        best_of.train_best_of, "__kwdefaults__", {**best_of.train_best_of.__kwdefaults__, "save_every_s": 0}
+    )
+    config = replace(QUICK, epochs=1, best_of_steps=40, learning_rate=1e-4)
+    whole, points = run(tmp_path / "whole", config=config), []
+
+    def kill(step):
+        if step.phase == "best-of" and step.step == at:
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        run(tmp_path / "killed", config=config, on_step=kill)
+    again = run(tmp_path / "killed", config=config, on_point=points.append)
+    assert again.resumed_after == 1 and curve(again) == curve(whole)
+    assert again.refinement == whole.refinement == tuple(points) and len(points) == 1
+    for name in (CHECKPOINT_NAME, imitation.REFINED_NAME):
+        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert not (tmp_path / "killed" / imitation.REFINEMENT_STATE_NAME).exists()
+
+
+def test_every_step_of_both_phases_is_told(tmp_path):
+    steps = []
+    run(tmp_path, config=replace(QUICK, epochs=2, best_of_steps=5), on_step=steps.append)
+    epochs = [[s.step for s in steps if s.epoch == epoch] for epoch in (1, 2, 0)]
+    assert epochs[0] == epochs[1] == list(range(1, len(epochs[0]) + 1)) and epochs[2] == [1, 2, 3, 4, 5]
+    assert {s.phase for s in steps if s.epoch == 0} == {"best-of"}
+    assert all(math.isfinite(s.value) for s in steps)

@@ -23,8 +23,10 @@ from respect_core.tables.memory import MEMORY
 from respect_core.tables.robustness import ROBUSTNESS
 from respect_core.tables.schedules import SCHEDULES
 from respect_core.tables.segments import SEGMENTS
+from respect_core.tables.sweeps import SWEEPS
 from respect_core.tables.table import TableSchema
 from respect_core.tables.training import TRAINING
+from respect_core.tables.validation import VALIDATION
 from tests.oracles import brute_force
 from tests.respect_core.tables.segment_rows import segment_rows
 
@@ -186,6 +188,35 @@ def training_rows(epochs: int = 3) -> list[Row]:
     ]
 
 
+def validation_rows() -> list[Row]:
+    points = [("best-of", 50), ("imitation", 1), ("imitation", 2)]
+    return [
+        {"run_id": "r", "phase": phase, "step": step, "set_name": name, "problems": 3, "mean_gap": 0.1}
+        for phase, step in points
+        for name in ("held-out", "wide-30")
+    ]
+
+
+def sweep_rows() -> list[Row]:
+    return [
+        {
+            "sweep": "s",
+            "variant": variant,
+            "training_seed": seed,
+            "set_name": name,
+            "problems": 3,
+            "mean_gap": 0.1,
+            "num_epochs": 2,
+            "is_refined": False,
+            "train_seconds": 1.5,
+            "run_id": "r",
+        }
+        for variant in ("small", "usual")
+        for seed in (0, 1)
+        for name in ("all", "wide-30")
+    ]
+
+
 def memory_rows(graphs: dict[str, DnnGraph]) -> list[Row]:
     """Every graph with and without rewriting, by both solvers."""
     return [
@@ -213,6 +244,8 @@ def valid_tables() -> dict[str, pa.Table]:
         "memory": MEMORY.table(memory_rows(graphs)),
         "benchmarks": BENCHMARKS.table(benchmark_rows()),
         "training": TRAINING.table(training_rows()),
+        "validation": VALIDATION.table(validation_rows()),
+        "sweeps": SWEEPS.table(sweep_rows()),
     }
 
 

@@ -31,8 +31,10 @@ from respect_core.tables.domain_checks import (
     label_checks,
     op_checks,
     schedule_checks,
+    sweep_checks,
     tensor_checks,
     training_checks,
+    validation_checks,
 )
 from respect_core.tables.domain_checks import labels as labels_module
 from respect_core.tables.graph_rows import GraphTables, tables_to_graphs
@@ -40,8 +42,10 @@ from respect_core.tables.graphs import GRAPHS
 from respect_core.tables.labels import LABEL_TIMINGS, LABELS
 from respect_core.tables.ops import OPS
 from respect_core.tables.schedules import SCHEDULES
+from respect_core.tables.sweeps import SWEEPS
 from respect_core.tables.tensors import TENSORS
 from respect_core.tables.training import TRAINING
+from respect_core.tables.validation import VALIDATION
 from tests.respect_core.tables.table_data import (
     Row,
     benchmark_rows,
@@ -491,6 +495,8 @@ def test_checks_of_empty_tables_find_nothing() -> None:
     assert complaints_of(schedule_checks(SCHEDULES.table([]), {})) == {}
     assert complaints_of(benchmark_checks(BENCHMARKS.table([]))) == {}
     assert complaints_of(training_checks(TRAINING.table([]))) == {}
+    assert complaints_of(validation_checks(VALIDATION.table([]))) == {}
+    assert complaints_of(sweep_checks(SWEEPS.table([]))) == {}
 
 
 def test_a_larger_graph_has_the_depth_that_is_stored() -> None:
