@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 
-from respect_core.policy.examples import TrainingExample
+from respect_core.graph import DnnGraph, IntArray
 from respect_core.solve.ilp import IlpSolver
 from respect_core.solve.protocol import Problem, SolveOptions
 from respect_core.sources.synthetic import SyntheticSpec, generate_graph
 
 
+class Labelled(NamedTuple):
+    graph: DnnGraph
+    num_stages: int
+    stage_of: IntArray
+    optimal_peak_bytes: int
+
+
 @cache
-def labelled(num_ops: int, count: int, stages: tuple[int, ...] = (3,), seed: int = 5) -> tuple[TrainingExample, ...]:
+def labelled(num_ops: int, count: int, stages: tuple[int, ...] = (3,), seed: int = 5) -> tuple[Labelled, ...]:
     """Return ``count`` synthetic graphs with an optimal label for every K."""
     spec = SyntheticSpec(family="local", num_ops=num_ops, seed=seed)
     examples = []
@@ -23,7 +31,7 @@ def labelled(num_ops: int, count: int, stages: tuple[int, ...] = (3,), seed: int
             found = IlpSolver().solve(Problem.of(graph, num_stages), SolveOptions())
             assert found.status == "optimal" and found.value is not None
             examples.append(
-                TrainingExample(
+                Labelled(
                     graph=graph,
                     num_stages=num_stages,
                     stage_of=np.array(found.stage_of),

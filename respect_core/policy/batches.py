@@ -75,7 +75,7 @@ def encode(chunk: LabelChunk, labels: IntArray, seed: int) -> ImitationBatch:
         first, near = adjacency(chunk.edges[chunk.edge_start[g] : chunk.edge_start[g + 1]], n)
         fill_features(
             load, first, near, chunk.made_bytes[ops], stages, budget,
-            problem_globals(n, stages, load, budget, NO_PROFILE), batch.features[b],
+            problem_globals(n, stages, load, budget, chunk.shares[label]), batch.features[b],
         )  # fmt: skip
         averages(first, near, batch.parents[b], batch.children[b])
         label_ops = slice(chunk.label_start[label], chunk.label_start[label + 1])

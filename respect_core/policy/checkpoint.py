@@ -56,7 +56,12 @@ def architecture_of(config: AnyConfig) -> str:
 
 
 def write_checkpoint(
-    path: str | Path, config: AnyConfig, weights: Mapping[str, Float32Array], training: Mapping[str, Any]
+    path: str | Path,
+    config: AnyConfig,
+    weights: Mapping[str, Float32Array],
+    training: Mapping[str, Any],
+    *,
+    half: bool = False,
 ) -> None:
     """Write a checkpoint under a temporary name, then rename it: a reader never sees half of one.
 
@@ -65,12 +70,13 @@ def write_checkpoint(
         config: The network's sizes.
         weights: Named and shaped as `weight_shapes` says, finite.
         training: Facts about the training, plain JSON values.
+        half: Store float16, which holds weights of 11 bits without a loss.
 
     Raises:
-        BadInputError: A weight is missing, has another shape, or is not finite.
+        BadInputError: A weight is missing, has another shape, is not finite, or is not a float16 where ``half`` is set.
         UnwritableError: The file cannot be written.
     """
-    problem = _first_problem(config, weights)
+    problem = _first_problem(config, weights) or (_first_not_half(weights) if half else None)
     if problem:
         raise BadInputError(f"the checkpoint {path} was not written: {problem}")
     header = {
@@ -79,7 +85,8 @@ def write_checkpoint(
         "config": asdict(config),
         "training": dict(training),
     }
-    write_tensors(path, {name: np.asarray(w, dtype=np.float32) for name, w in weights.items()}, header)
+    stored = np.float16 if half else np.float32
+    write_tensors(path, {name: np.asarray(w, dtype=stored) for name, w in weights.items()}, header)
 
 
 def read_checkpoint(path: str | Path) -> Checkpoint:
@@ -89,7 +96,8 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
         InputFileError: The file is missing, truncated or foreign, of another architecture or format version, or
             holds weights that are missing, misshapen or not finite.
     """
-    weights, header, digest = read_tensors(path)
+    stored, header, digest = read_tensors(path)
+    weights = {name: w.astype(np.float32) if w.dtype == np.float16 else w for name, w in stored.items()}
     architecture, version = header.get("architecture"), header.get("format_version")
     if architecture not in ARCHITECTURES:
         known = " and ".join(map(repr, ARCHITECTURES))
@@ -181,4 +189,14 @@ def _first_problem(config: AnyConfig, weights: Mapping[str, Float32Array]) -> st
             return f"weight {name!r} is {weight.dtype} of shape {weight.shape}, expected float32 of shape {shape}"
         if not np.isfinite(weight).all():
             return f"weight {name!r} holds a number that is not finite (NaN or infinity)"
+    return None
+
+
+def _first_not_half(weights: Mapping[str, Float32Array]) -> str | None:
+    """Name the first weight that float16 would change."""
+    for name, weight in weights.items():
+        with np.errstate(over="ignore"):
+            same = np.array_equal(weight.astype(np.float16).astype(np.float32), weight)
+        if not same:
+            return f"weight {name!r} holds numbers that are no float16"
     return None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from respect_core.errors import BadInputError
-from respect_core.graph import UNKNOWN, IntArray
+from respect_core.graph import UNKNOWN, FloatArray, IntArray
 from respect_core.tables.domain_checks.columns import list_entries, numbers, ranges
 from respect_core.tables.domain_checks.flat import flatten_graphs
 from respect_core.tables.graph_rows import GraphTables
@@ -20,14 +21,19 @@ from respect_core.tables.graph_rows import GraphTables
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LabelChunk:
-    """G graphs with N ops and E edges in all, and L proven labels of them. Ops of edges count within their graph."""
+    """G graphs with N ops and E edges in all, and L proven labels of them. Ops of edges count within their graph.
+
+    Labels are optimal for `peak-memory`, or for `throughput` under some device. Then the ops' own times stand for their
+    bytes, and as these depend on the device and K, every such label brings its graph along once more.
+    """
 
     ids: tuple[str, ...]
     """Names of the graphs. Length G."""
     op_start: IntArray
     """First op of each graph. Shape (G + 1,)."""
     param_bytes: IntArray
-    """Shape (N,)."""
+    """What the stages share out: parameter bytes, for `throughput` the loads of
+    `respect_core.solve.local_search_run.op_loads` in ns. Shape (N,)."""
     made_bytes: IntArray
     """Bytes of the tensors that each op makes. Shape (N,)."""
     edge_start: IntArray
@@ -39,7 +45,9 @@ class LabelChunk:
     num_stages: IntArray
     """Shape (L,)."""
     peak_bytes: IntArray
-    """Proven smallest peak memory. Shape (L,)."""
+    """Proven smallest peak memory; for `throughput` the largest load of a stage in the label. Shape (L,)."""
+    shares: FloatArray
+    """What the device costs, `respect_core.policy.solver.profile_shares`; zeros for `peak-memory`. Shape (L, 4)."""
     label_start: IntArray
     """First entry of each label in ``stage_of``. Shape (L + 1,)."""
     stage_of: NDArray[np.int16]
@@ -73,6 +81,7 @@ class LabelChunk:
             graph_of=self.graph_of[which],
             num_stages=self.num_stages[which],
             peak_bytes=self.peak_bytes[which],
+            shares=self.shares[which],
             label_start=starts,
             stage_of=self.stage_of[ranges(self.label_start[which], lengths)],
         )
@@ -103,9 +112,15 @@ def hold_out(chunk: LabelChunk, fraction: float, most: int, seed: int) -> tuple[
 class ChunkSource(Protocol):
     """Where a training reads its labels; only one chunk need be in memory."""
 
-    num_chunks: int
-    digest: str
-    """Changes whenever any chunk does."""
+    @property
+    def num_chunks(self) -> int:
+        """Number of chunks."""
+        ...
+
+    @property
+    def digest(self) -> str:
+        """Changes whenever any chunk does."""
+        ...
 
     def chunk(self, index: int) -> LabelChunk:
         """Return chunk ``index``, the same one at every call."""
@@ -153,7 +168,7 @@ def chunk_of(graphs: GraphTables, labels: pa.Table) -> LabelChunk:
             f"the label of graph {row['graph_id']!r} for {row['num_stages']} stages has status {row['status']!r} and "
             f"objective {row['objective']!r}: only labels of known graphs that are optimal for peak-memory can teach"
         )
-    entries, rows, lengths = list_entries(labels, "stage_of")
+    entries, _, lengths = list_entries(labels, "stage_of")
     starts = np.zeros(lengths.size + 1, dtype=np.int64)
     np.cumsum(lengths, out=starts[1:])
     made = np.zeros(flat.param_bytes.size, dtype=np.int64)
@@ -173,15 +188,43 @@ def chunk_of(graphs: GraphTables, labels: pa.Table) -> LabelChunk:
         graph_of=graph_of,
         num_stages=numbers(labels, "num_stages").astype(np.int64),
         peak_bytes=numbers(labels, "peak_param_bytes").astype(np.int64),
+        shares=np.zeros((labels.num_rows, 4)),
         label_start=starts,
         stage_of=entries.astype(np.int16),
     )
-    _check_labels(chunk, rows, lengths)
+    check_labels(chunk)
     return chunk
 
 
-def _check_labels(chunk: LabelChunk, rows: IntArray, lengths: IntArray) -> None:
-    """Refuse the first label that is no schedule with the peak it claims."""
+def joined(chunks: Sequence[LabelChunk]) -> LabelChunk:
+    """Put chunks one after the other into one."""
+
+    def starts(name: str) -> Any:
+        return np.concatenate([[0], np.cumsum(np.concatenate([np.diff(getattr(c, name)) for c in chunks]))])
+
+    def rows(name: str) -> Any:
+        return np.concatenate([getattr(c, name) for c in chunks])
+
+    before = np.cumsum([0, *(len(c.ids) for c in chunks[:-1])])
+    return LabelChunk(
+        ids=tuple(name for c in chunks for name in c.ids),
+        graph_of=np.concatenate([c.graph_of + first for c, first in zip(chunks, before.tolist(), strict=True)]),
+        **{name: starts(name) for name in ("op_start", "edge_start", "label_start")},
+        **{
+            name: rows(name)
+            for name in ("param_bytes", "made_bytes", "edges", "num_stages", "peak_bytes", "shares", "stage_of")
+        },
+    )
+
+
+def check_labels(chunk: LabelChunk) -> None:
+    """Refuse the first label that is no schedule with the peak it claims.
+
+    Raises:
+        BadInputError: There is one; its graph is named.
+    """
+    lengths = np.diff(chunk.label_start)
+    rows = np.repeat(np.arange(len(chunk)), lengths)
 
     def refuse(label: int, why: str) -> None:
         name = chunk.ids[int(chunk.graph_of[label])]

@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from respect_core.compiled import compiled
 from respect_core.graph import DnnGraph, IntArray
 
 Float32Array = NDArray[np.float32]
@@ -16,6 +17,15 @@ MAX_PARENTS: Final = 6
 
 NUM_FEATURES: Final = 2 * MAX_PARENTS + 3
 """Level, the parents' levels, the parents' ids, own id, memory."""
+
+FILLED_RATES: Final = (10.0, 50.0)
+"""How fast the last shares fall with the room that an op leaves in its stage, in budgets."""
+
+FILLED_WEIGHT: Final = 3.0
+"""What these shares are where it leaves none."""
+
+NUM_SHARES: Final = 2 + len(FILLED_RATES)
+"""Own share of the budget, share with the stage, and how exactly the stage is filled."""
 
 NO_LEVEL: Final = 0.0
 NO_ID: Final = -1.0
@@ -49,25 +59,50 @@ def node_features(graph: DnnGraph) -> Float32Array:
     Returns:
         Shape (n, 15); all finite, all within [-1, 1].
     """
-    n = graph.num_ops
-    order = row_order(graph)
-    row_of = np.empty(n, dtype=np.int64)
-    row_of[order] = np.arange(n)
-    levels = graph.levels
-    top = float(levels.max())
-    rows = np.empty((n, NUM_FEATURES), dtype=np.float32)
-    rows[:, 1 : 1 + MAX_PARENTS] = NO_LEVEL
-    rows[:, 1 + MAX_PARENTS : 1 + 2 * MAX_PARENTS] = NO_ID
-    rows[:, 0] = levels[order] / top
-    for i, v in enumerate(order.tolist()):
-        parents = np.array(graph.parents[v], dtype=np.int64)
-        if parents.size:
-            last_first = np.lexsort((-row_of[parents], -levels[parents]))[:MAX_PARENTS]
-            shown = parents[last_first]
-            rows[i, 1 : 1 + shown.size] = levels[shown] / top
-            rows[i, 1 + MAX_PARENTS : 1 + MAX_PARENTS + shown.size] = row_of[shown] / n
-    rows[:, -2] = np.arange(n) / n
-    rows[:, -1] = graph.param_bytes[order] / max(1, int(graph.param_bytes.max()))
+    return features_of_rows(row_edges(graph), graph.param_bytes[row_order(graph)])
+
+
+@compiled
+def features_of_rows(edges: IntArray, param_bytes: IntArray) -> Float32Array:
+    """Return `node_features` of rows that stand in a topological order.
+
+    Args:
+        edges: (producer row, reader row) pairs. Shape (e, 2).
+        param_bytes: Shape (n,).
+    """
+    n = param_bytes.size
+    start = np.zeros(n + 1, np.int64)
+    for e in range(edges.shape[0]):
+        start[edges[e, 1] + 1] += 1
+    for i in range(n):
+        start[i + 1] += start[i]
+    free, parents = start.copy(), np.empty(edges.shape[0], np.int64)
+    for e in range(edges.shape[0]):
+        parents[free[edges[e, 1]]] = edges[e, 0]
+        free[edges[e, 1]] += 1
+    levels, top, largest = np.ones(n, np.int64), 1, np.int64(1)
+    for i in range(n):
+        for at in range(start[i], start[i + 1]):
+            levels[i] = max(levels[i], levels[parents[at]] + 1)
+        top, largest = max(top, levels[i]), max(largest, param_bytes[i])
+    rows = np.empty((n, NUM_FEATURES), np.float32)
+    for i in range(n):
+        rows[i, 0] = levels[i] / top
+        shown = min(MAX_PARENTS, start[i + 1] - start[i])
+        for place in range(shown):  # a selection sort of the few parents: the last level first, then the last row
+            best = start[i] + place
+            for at in range(best + 1, start[i + 1]):
+                one, other = parents[at], parents[best]
+                if levels[one] > levels[other] or (levels[one] == levels[other] and one > other):
+                    best = at
+            parents[start[i] + place], parents[best] = parents[best], parents[start[i] + place]
+            rows[i, 1 + place] = levels[parents[start[i] + place]] / top
+            rows[i, 1 + MAX_PARENTS + place] = parents[start[i] + place] / n
+        for place in range(shown, MAX_PARENTS):
+            rows[i, 1 + place] = NO_LEVEL
+            rows[i, 1 + MAX_PARENTS + place] = NO_ID
+        rows[i, NUM_FEATURES - 2] = i / n
+        rows[i, NUM_FEATURES - 1] = param_bytes[i] / largest
     return rows
 
 

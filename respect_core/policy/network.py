@@ -92,11 +92,15 @@ def imitation_loss(scores: Tensor, allowed: Tensor, led: Tensor) -> Tensor:
         allowed: Ops that could be taken. Shape (B, steps, n), bool.
         led: Ops that the label takes, part of ``allowed``. Shape (B, steps, n), bool.
     """
-    everyone = scores.masked_fill(~allowed, MASKED).logsumexp(dim=2)
-    wanted = scores.masked_fill(~led, MASKED).logsumexp(dim=2)
+    masked = scores.masked_fill(~allowed, MASKED)
+    weights = (masked - masked.detach().amax(dim=2, keepdim=True)).exp()  # of softmax, the largest is 1
+    everyone, wanted = weights.sum(dim=2), (weights * led).sum(dim=2).clamp(min=LEAST)
     choice = (allowed != led).any(dim=2)
-    return ((everyone - wanted) * choice).sum() / choice.sum().clamp(min=1)
+    return ((everyone.log() - wanted.log()) * choice).sum() / choice.sum().clamp(min=1)
 
 
 MASKED = -1e9
 """Score of an op that must not be taken: finite, so that nothing becomes NaN."""
+
+LEAST = 1e-30
+"""Probabilities below are taken for this one."""

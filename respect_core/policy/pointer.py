@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from respect_core.policy.config import PointerConfig
-from respect_core.policy.encoding import NUM_FEATURES
+from respect_core.policy.encoding import FILLED_RATES, FILLED_WEIGHT, NUM_FEATURES, NUM_SHARES
 
 MASKED = -1e9
 """Score of an op that must not be chosen: finite, so that no log-probability becomes NaN."""
@@ -17,6 +17,8 @@ MASKED = -1e9
 class Encoded(NamedTuple):
     """What the decoder needs of a batch of B graphs with n ops each."""
 
+    embedded: Tensor
+    """Shape (B, n, E)."""
     input_gates: Tensor
     """The embedded ops' share of the decoder's gates. Shape (B, n, 4H)."""
     glimpse_refs: Tensor
@@ -43,6 +45,16 @@ class Attention(nn.Module):
         return torch.tanh(self.query(query).unsqueeze(1) + refs) @ self.v  # (B, 1, H) + (B, n, H) -> (B, n)
 
 
+def shares_of(loads: Tensor) -> Tensor:
+    """Return what the scores see of the budget (..., 4), for an op's own share and that with the stage (..., 2).
+
+    The last two grow steeply where the op fills the stage up: small weights can tell 97 % from 99 %.
+    """
+    room = (1 - loads[..., 1:]).clamp(min=0)
+    steep = [FILLED_WEIGHT * torch.exp(-rate * room) for rate in FILLED_RATES]
+    return torch.cat([loads, *steep], dim=-1)
+
+
 class PointerNetwork(nn.Module):
     """The network of RESPECT (DAC 2023): linear layer, norm, LSTM encoder, norm, LSTM-cell decoder with one glimpse.
 
@@ -51,9 +63,8 @@ class PointerNetwork(nn.Module):
     - Only *ready* ops, those whose parents are all chosen, can be pointed at, so every decoded order is legal. The
       published network masks visited ops only and repairs the schedule afterwards.
     - With ``config.slacks`` the decoder is told a memory budget for a stage: every op's score also depends on its own
-      share of the budget and on how full the current stage would be with it, and an op that does not fit is masked
-      while another one fits. Without, which is the published form, an order says little about where the stages end:
-      the cosine cost falls in training, but the gap to the optimal peak hardly does.
+      share of the budget and on how exactly it would fill the current stage, and an op that does not fit is masked
+      while another one fits. Without, which is the published form, an order cannot know where the stages end.
     - Layer norm stands where the published network has batch norm: it acts the same on one graph and on a batch, on
       30 ops and on 782, and keeps no running statistics that a larger graph would not match.
     """
@@ -70,7 +81,7 @@ class PointerNetwork(nn.Module):
         self.decoder = nn.LSTMCell(embed, hidden)
         self.glimpse = Attention(hidden)
         self.pointer = Attention(hidden)
-        self.budget = nn.Linear(2, hidden, bias=False) if config.knows_budget else None
+        self.budget = nn.Linear(NUM_SHARES, hidden, bias=False) if config.knows_budget else None
 
     def encode(self, features: Tensor) -> Encoded:
         """Read a batch of graphs of one size.
@@ -82,6 +93,7 @@ class PointerNetwork(nn.Module):
         read, (hidden, cell) = self.encoder(embedded)  # (B, n, E) -> (B, n, H), (1, B, H), (1, B, H)
         read = self.encoder_norm(read)
         return Encoded(
+            embedded=embedded,
             input_gates=nn.functional.linear(embedded, self.decoder.weight_ih, self.decoder.bias_ih),
             glimpse_refs=self.glimpse.ref(read),
             pointer_refs=self.pointer.ref(read),
@@ -94,31 +106,72 @@ class PointerNetwork(nn.Module):
         gates = nn.functional.linear(self.start, self.decoder.weight_ih, self.decoder.bias_ih)
         return gates.expand(batch_size, -1)  # (4H,) -> (B, 4H)
 
-    def step(
-        self, encoded: Encoded, gates: Tensor, hidden: Tensor, cell: Tensor, ready: Tensor, loads: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Advance the decoder by one op.
+    def score_orders(
+        self, encoded: Encoded, graph_of: Tensor, rows: Tensor, ready: Tensor, known: Tensor, loads: Tensor
+    ) -> Tensor:
+        """Score all steps of given orders at once.
+
+        Only the decoder's state is advanced step by step; the attention sees all steps together, and of every step only
+        the ops that may be chosen.
 
         Args:
-            encoded: The batch as read by `encode`.
-            gates: The last chosen op's row of ``encoded.input_gates``, or `start_gates`. Shape (B, 4H).
-            hidden: Shape (B, H).
-            cell: Shape (B, H).
-            ready: True where an op may be chosen; at least one a graph. Shape (B, n).
-            loads: For each op the budget's share it takes, and the share taken with it in the current stage. Shape
-                (B, n, 2); None for a network that knows no budget.
+            encoded: G graphs as read by `encode`.
+            graph_of: Graph of each order. Shape (B,).
+            rows: The orders. Shape (B, n).
+            ready: Ops that may be chosen at the steps to score, in any order. Shape (B, n, R).
+            known: True where ``ready`` holds an op, at least one a step to score; a step without one is not scored.
+                Shape (B, n, R).
+            loads: As for `point`, of the ops in ``ready``. Shape (B, n, R, 2).
 
         Returns:
-            Log-probabilities of the ops (B, n), finite everywhere, and the next hidden and cell state.
+            Log-probabilities of the ready ops of the m scored steps, in the order of the steps in ``known``. Shape
+            (m, R), finite everywhere.
         """
+        size, n = rows.shape
+        first = self.start.expand(size, 1, -1)  # (E,) -> (B, 1, E)
+        inputs = torch.cat([first, encoded.embedded[graph_of.unsqueeze(1), rows[:, :-1]]], dim=1)  # (B, n, E)
+        cell = self.decoder
+        states, _, _ = torch.lstm(  # the cell over all steps in one call
+            inputs,
+            (encoded.hidden[graph_of].unsqueeze(0), encoded.cell[graph_of].unsqueeze(0)),
+            [cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh],
+            has_biases=True, num_layers=1, dropout=0.0, train=self.training, bidirectional=False, batch_first=True,
+        )  # fmt: skip
+        order, step = known.any(dim=2).nonzero(as_tuple=True)  # (B, n, R) -> (m,), (m,)
+        where = (graph_of[order].unsqueeze(1) * n + ready[order, step]).flatten()  # (m, R) -> (m R,)
+        shape = (order.numel(), ready.shape[2], -1)
+        return self.point(
+            states[order, step],
+            encoded.glimpse_refs.flatten(0, 1).index_select(0, where).view(shape),  # (m R, H) -> (m, R, H)
+            encoded.pointer_refs.flatten(0, 1).index_select(0, where).view(shape),
+            known[order, step],
+            loads[order, step],
+        )
+
+    def advance(self, gates: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the decoder's next state for the last op's share of the gates (B, 4H) and the state (B, H) each."""
         gates = gates + nn.functional.linear(hidden, self.decoder.weight_hh, self.decoder.bias_hh)
         enter, forget, new, leave = gates.chunk(4, dim=1)  # (B, 4H) -> four of (B, H)
         cell = torch.sigmoid(forget) * cell + torch.sigmoid(enter) * torch.tanh(new)
-        hidden = torch.sigmoid(leave) * torch.tanh(cell)
-        weights = self.glimpse(hidden, encoded.glimpse_refs).masked_fill(~ready, MASKED).softmax(dim=1)  # (B, n)
-        glimpse = (weights.unsqueeze(1) @ encoded.glimpse_refs).squeeze(1)  # (B, 1, n) @ (B, n, H) -> (B, H)
-        refs = encoded.pointer_refs
-        if self.budget is not None and loads is not None:
-            refs = refs + self.budget(loads)  # (B, n, 2) -> (B, n, H)
-        scores = self.config.clip * torch.tanh(self.pointer(glimpse, refs))
-        return scores.masked_fill(~ready, MASKED).log_softmax(dim=1), hidden, cell
+        return torch.sigmoid(leave) * torch.tanh(cell), cell
+
+    def point(self, hidden: Tensor, glimpse_refs: Tensor, pointer_refs: Tensor, known: Tensor, loads: Tensor) -> Tensor:
+        """Point at one of r ops.
+
+        Args:
+            hidden: The decoder's state. Shape (B, H).
+            glimpse_refs: The ops. Shape (B, r, H).
+            pointer_refs: Likewise.
+            known: True where there is an op; at least one a row. Shape (B, r).
+            loads: For each op the budget's share it takes, and the share taken with it in the current stage; ignored
+                by a network that knows no budget. Shape (B, r, 2).
+
+        Returns:
+            Log-probabilities, finite everywhere. Shape (B, r).
+        """
+        weights = self.glimpse(hidden, glimpse_refs).masked_fill(~known, MASKED).softmax(dim=1)  # (B, r)
+        glimpse = (weights.unsqueeze(1) @ glimpse_refs).squeeze(1)  # (B, 1, r) @ (B, r, H) -> (B, H)
+        if self.budget is not None:
+            pointer_refs = pointer_refs + self.budget(shares_of(loads))  # (B, r, 4) -> (B, r, H)
+        scores = self.config.clip * torch.tanh(self.pointer(glimpse, pointer_refs))
+        return scores.masked_fill(~known, MASKED).log_softmax(dim=1)

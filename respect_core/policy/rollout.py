@@ -1,166 +1,107 @@
-"""Decoding a batch of graphs of one size with gradients: sampled, greedy, or led by labels."""
+"""Orders of many small graphs from a pointer network in torch, and what they cost."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
-
 import numpy as np
 import torch
-from torch import Tensor
 
-from respect_core.errors import BadInputError, InvalidScheduleError
-from respect_core.graph import DnnGraph, IntArray
-from respect_core.policy.encoding import node_features, row_edges, row_order
-from respect_core.policy.pointer import MASKED, PointerNetwork
-
-_DONE = 2**30
-"""Stands for the stage of an op that is chosen already."""
+from respect_core.compiled import compiled
+from respect_core.graph import FloatArray, IntArray
+from respect_core.policy.pointer import Encoded, PointerNetwork
+from respect_core.policy.pointer_orders import DrawnGraphs, MaskArray, allowed_ops, take
+from respect_core.solve.split_loops import smallest_peak
 
 
-@dataclass(frozen=True, kw_only=True)
-class Batch:
-    """B graphs of n ops each, as the network reads them; what belongs to ops stands in the rows of `row_order`."""
-
-    features: Tensor
-    """Shape (B, n, 15)."""
-    children: Tensor
-    """``children[b, i, j]`` is 1 where row j reads what row i makes. Shape (B, n, n), int16."""
-    param_bytes: Tensor
-    """Shape (B, n), int64."""
-    budget_bytes: Tensor
-    """What a stage may hold, for networks that know a budget. Shape (B,), int64."""
-
-    @classmethod
-    def of(cls, graphs: Sequence[DnnGraph], budgets: Sequence[int]) -> Batch:
-        """Encode graphs that all have the same number of ops, with a stage's budget in bytes for each.
-
-        Raises:
-            BadInputError: No graphs, or graphs of different sizes.
-        """
-        sizes = sorted({graph.num_ops for graph in graphs})
-        if len(sizes) != 1:
-            raise BadInputError(f"a batch holds graphs of one size, got the sizes {sizes}")
-        n = sizes[0]
-        children = np.zeros((len(graphs), n, n), dtype=np.int16)
-        for b, graph in enumerate(graphs):
-            edges = row_edges(graph)
-            children[b, edges[:, 0], edges[:, 1]] = 1
-        return cls(
-            features=torch.from_numpy(np.stack([node_features(graph) for graph in graphs])),
-            children=torch.from_numpy(children),
-            param_bytes=torch.from_numpy(np.stack([graph.param_bytes[row_order(graph)] for graph in graphs])),
-            budget_bytes=torch.tensor(list(budgets), dtype=torch.int64),
-        )
-
-    def __len__(self) -> int:
-        return int(self.features.shape[0])
-
-    def pick(self, which: Tensor) -> Batch:
-        """Return the graphs of these indices as a batch of their own."""
-        return Batch(
-            features=self.features[which],
-            children=self.children[which],
-            param_bytes=self.param_bytes[which],
-            budget_bytes=self.budget_bytes[which],
-        )
-
-    def with_budgets(self, budget_bytes: Tensor) -> Batch:
-        """Return the same graphs under other budgets (B,)."""
-        return replace(self, budget_bytes=budget_bytes)
-
-
-class Rollout(NamedTuple):
-    """What was chosen for a batch, and how likely the network found it."""
-
-    rows: Tensor
-    """Rows in the order they were chosen. Shape (B, n)."""
-    log_prob: Tensor
-    """Sum of the choices' log-probabilities; led by labels, of the sets they allowed. Shape (B,)."""
-    entropy: Tensor
-    """Mean entropy of a choice in nats. Shape (B,)."""
-
-
-def rollout(
+@torch.no_grad()
+def decode_orders(
     network: PointerNetwork,
-    batch: Batch,
+    encoded: Encoded,
+    graph_of: IntArray,
+    parents: MaskArray,
+    param_bytes: IntArray,
+    budgets: IntArray,
     generator: torch.Generator | None = None,
-    *,
-    labels: Tensor | None = None,
-) -> Rollout:
-    """Order every graph of a batch.
+) -> IntArray:
+    """Order B times a graph, step by step.
 
     Args:
         network: The policy.
-        batch: B graphs of n ops.
+        encoded: The G graphs of n ops as the network's `encode` read them.
+        graph_of: Graph of each order. Shape (B,).
+        parents: What must come before each op, as bits; zeros mask visited ops only. Shape (B, n).
+        param_bytes: Shape (B, n).
+        budgets: Bytes that a stage may hold. Shape (B,).
         generator: Draws the ops from their distribution; without one the likeliest op is taken.
-        labels: Stage of every row (B, n). If given, the labels lead: each step takes a ready op of the first stage that
-            is not complete, drawn uniformly by ``generator``, and its log-probability is that of choosing any of them.
 
     Returns:
-        The choices; gradients flow through `log_prob` and `entropy` unless torch's gradients are off.
+        The orders. Shape (B, n).
     """
-    size, n = len(batch), int(batch.features.shape[1])
-    encoded = network.encode(batch.features)
-    hidden, cell, gates = encoded.hidden, encoded.cell, network.start_gates(size)
-    everyone = torch.arange(size)
-    waiting = batch.children.sum(dim=1)  # (B, n, n) -> (B, n): parents not chosen yet
-    filled = torch.zeros(size, dtype=torch.int64)
-    left = None if labels is None else labels.clone()
-    rows, log_probs, entropies = [], [], []
-    for _ in range(n):
-        allowed = waiting == 0
-        loads = None
-        if network.config.knows_budget:
-            loads, fits = _loads(batch, filled)
-            fitting = allowed & fits
-            if left is None:  # labels may close a stage early, so they are not held to the rule
-                allowed = torch.where(fitting.any(dim=1, keepdim=True), fitting, allowed)
-        log_p, hidden, cell = network.step(encoded, gates, hidden, cell, allowed, loads)
-        if left is not None:
-            led = allowed & (left == left.min(dim=1, keepdim=True).values)
-            chosen = torch.multinomial(led.float(), 1, generator=generator).squeeze(1)  # (B, 1) -> (B,)
-            log_probs.append(log_p.masked_fill(~led, MASKED).logsumexp(dim=1))
-            left[everyone, chosen] = _DONE
-        elif generator is None:
-            chosen = log_p.argmax(dim=1)
-            log_probs.append(log_p[everyone, chosen])
-        else:
-            chosen = torch.multinomial(log_p.detach().exp(), 1, generator=generator).squeeze(1)  # (B, 1) -> (B,)
-            log_probs.append(log_p[everyone, chosen])
-        rows.append(chosen)
-        entropies.append(-(log_p.exp() * log_p).sum(dim=1))
-        gates = encoded.input_gates[everyone, chosen]
-        own = batch.param_bytes[everyone, chosen]
-        filled = torch.where(filled + own > batch.budget_bytes, own, filled + own)  # beyond it, the next stage opens
-        waiting = waiting - batch.children[everyone, chosen]
-        waiting[everyone, chosen] = -1  # never 0 again: all its parents are chosen already
-    return Rollout(
-        rows=torch.stack(rows, dim=1),
-        log_prob=torch.stack(log_probs, dim=1).sum(dim=1),  # (B, n) -> (B,)
-        entropy=torch.stack(entropies, dim=1).mean(dim=1),  # (B, n) -> (B,)
-    )
+    size, n = parents.shape
+    done, filled = np.zeros(size, dtype=np.uint64), np.zeros(size, dtype=np.int64)
+    allowed, rows = np.zeros((size, n), dtype=np.int64), np.empty((size, n), dtype=np.int64)
+    loads = np.zeros((size, n, 2), dtype=np.float32)
+    which = torch.from_numpy(graph_of)
+    hidden, cell, gates = encoded.hidden[which], encoded.cell[which], network.start_gates(size)
+    glimpse_refs, pointer_refs = encoded.glimpse_refs.flatten(0, 1), encoded.pointer_refs.flatten(0, 1)
+    input_gates = encoded.input_gates.flatten(0, 1)  # (G, n, 4H) -> (G n, 4H)
+    everyone = np.arange(size)
+    for step in range(n):
+        count = allowed_ops(parents, done, param_bytes, budgets, filled, allowed, loads)
+        most = int(count.max())
+        hidden, cell = network.advance(gates, hidden, cell)
+        chosen = np.zeros(size, dtype=np.int64)
+        if most > 1:
+            where = torch.from_numpy((graph_of[:, None] * n + allowed[:, :most]).ravel())
+            known = torch.from_numpy(np.arange(most) < count[:, None])
+            log_p = network.point(
+                hidden,
+                glimpse_refs.index_select(0, where).view(size, most, -1),
+                pointer_refs.index_select(0, where).view(size, most, -1),
+                known,
+                torch.from_numpy(np.ascontiguousarray(loads[:, :most])),
+            )
+            if generator is None:
+                chosen = log_p.argmax(dim=1).numpy()
+            else:
+                chosen = torch.multinomial(log_p.exp(), 1, generator=generator).squeeze(1).numpy()
+        rows[:, step] = allowed[everyone, chosen]
+        take(rows[:, step], param_bytes, budgets, done, filled)
+        gates = input_gates[torch.from_numpy(graph_of * n + rows[:, step])]
+    return rows
 
 
-def _loads(batch: Batch, filled: Tensor) -> tuple[Tensor, Tensor]:
-    """Return every op's own share of the budget and the share with it in the stage (B, n, 2), and which fit (B, n)."""
-    budget = batch.budget_bytes.unsqueeze(1)  # (B,) -> (B, 1)
-    together = batch.param_bytes + filled.unsqueeze(1)  # (B, n)
-    shares = torch.stack([batch.param_bytes, together], dim=2) / budget.clamp(min=1).double().unsqueeze(2)
-    return shares.float(), together <= budget
+def cosine_costs(stages: IntArray, rows: IntArray) -> FloatArray:
+    """Return RESPECT's cost of orders: 1 - cosine of the labels in chosen order and the labels in ascending order.
 
+    It is 0 exactly where the order visits the stages one after the other; then the order's optimal split is optimal.
 
-def orders_of(graphs: Sequence[DnnGraph], rows: Tensor) -> list[IntArray]:
-    """Translate chosen rows (B, n) to orders of ops, each checked to be topological.
+    Args:
+        stages: Stage of every op. Shape (B, n).
+        rows: Orders. Shape (B, n).
 
-    Raises:
-        InvalidScheduleError: An order is not; the graph is named.
+    Returns:
+        Shape (B,), in [0, 1], 0 where all labels are 0.
     """
-    orders = []
-    for graph, chosen in zip(graphs, rows.numpy(), strict=True):
-        order: IntArray = row_order(graph)[chosen]
-        if not graph.is_topological(order):
-            raise InvalidScheduleError(f"the policy's order of graph {graph.name!r} is not a topological one")
-        orders.append(order)
-    return orders
+    taken = np.take_along_axis(stages, rows, axis=1).astype(np.float64)
+    ascending = np.sort(stages, axis=1).astype(np.float64)
+    length = (ascending * ascending).sum(axis=1)
+    return np.where(length > 0, 1 - (taken * ascending).sum(axis=1) / np.maximum(length, 1), 0.0)
+
+
+def peak_gaps(graphs: DrawnGraphs, graph_of: IntArray, rows: IntArray) -> FloatArray:
+    """Return the gap of each order's optimal split to each label's peak. Shape (B, J), for orders (B, n)."""
+    return _gaps(rows, graphs.param_bytes[graph_of], graphs.num_stages, graphs.peak_bytes[graph_of])
+
+
+@compiled
+def _gaps(rows: IntArray, param_bytes: IntArray, num_stages: IntArray, peak_bytes: IntArray) -> FloatArray:
+    size, n = rows.shape
+    gaps = np.empty((size, num_stages.size))
+    prefix = np.zeros(n + 1, np.int64)
+    for b in range(size):
+        for i in range(n):
+            prefix[i + 1] = prefix[i] + param_bytes[b, rows[b, i]]
+        for j in range(num_stages.size):
+            peak = smallest_peak(prefix, num_stages[j])
+            gaps[b, j] = (peak - peak_bytes[b, j]) / max(1, peak_bytes[b, j])
+    return gaps

@@ -14,12 +14,16 @@ from respect_core.policy.checkpoint import Checkpoint, architecture_of, read_che
 from respect_core.policy.config import PointerConfig
 from respect_core.policy.decode import PointerDecoder
 from respect_core.policy.scoring import GREEDY_BUDGETS, BudgetPath, Scorer, made_bytes_of, shared_out
+from respect_core.solve.local_search_graph import turned_round
 from respect_core.solve.local_search_run import LocalSearch, Starts
 from respect_core.solve.protocol import Problem, SolveOptions, SolveResult, Stopwatch, result_of
 from respect_core.solve.split import Splitter
 
 PRETRAINED_NAME: Final = "pretrained.safetensors"
 """The weights that come with the program."""
+
+POINTER_NAME: Final = "pointer.safetensors"
+"""The pointer network's weights that come with the program."""
 
 NUM_PLAIN: Final = 8
 """Starts from fit orders before the network is asked: its budgets then lie below a good incumbent."""
@@ -78,9 +82,13 @@ class PolicySolver:
     @classmethod
     def pretrained(cls) -> PolicySolver:
         """Open the weights that come with the program; the version says so."""
-        solver = cls.from_checkpoint(pretrained_path())
+        solver = cls.from_checkpoint(cls._shipped())
         solver.version = f"{solver.version} (the weights that come with the program)"
         return solver
+
+    @classmethod
+    def _shipped(cls) -> Path:
+        return pretrained_path()
 
     def bare(self) -> PolicySolver:
         """Return this policy as its network alone makes schedules: greedy orders, no simple ones, no local search."""
@@ -120,20 +128,23 @@ class PolicySolver:
             # Tiny graphs are solved before, but what is warmed up with one shall know the network's code too.
             if done and search.starts_made and (step or problem.graph.num_ops > TINY):
                 break
-            budget = path.next(step, peak)
-            scores = self._scorer.scores(search.arrays, made, problem.num_stages, budget, shares)
+            budget = path.next_greedy(step, peak) if self._bare else path.next(step, peak)
+            backwards = step % 2 == 1
+            arrays = turned_round(search.arrays) if backwards else search.arrays
+            scores = self._scorer.scores(arrays, made, problem.num_stages, budget, shares)
             search.advance(
                 Starts(
                     greedy=(budget,),
                     scored=count - 1,
                     scores=scores,
                     temperature=self._temperature,
+                    backwards=backwards,
                     simple=False,
                     improve=not self._bare,
                 ),
                 watch,
             )
-        return search.best()
+        return search.best(watch, polish=not self._bare)
 
     def _decoded(self, problem: Problem) -> IntArray | None:
         assert self._decoder is not None
@@ -159,6 +170,10 @@ class PointerSolver(PolicySolver):
                 checkpoint.version, f"architecture {architecture_of(checkpoint.config)!r}, the solver needs 'pointer'"
             )
 
+    @classmethod
+    def _shipped(cls) -> Path:
+        return pointer_path()
+
 
 def samples_for(num_ops: int) -> int:
     """Return how many orders are sampled: a start takes time in proportion to the graph."""
@@ -166,13 +181,18 @@ def samples_for(num_ops: int) -> int:
 
 
 def passes_for(num_ops: int) -> int:
-    """Return how many budgets the network is asked for: a pass costs little on small graphs, where budgets matter."""
-    return max(1, min(4, 480 // num_ops))
+    """Return how many budgets the network is asked for: one on large graphs, where a pass costs many starts."""
+    return max(1, min(2, 480 // num_ops))
 
 
 def pretrained_path() -> Path:
     """Return the file of the weights that come with the program."""
     return Path(str(resources.files("respect_core.policy") / PRETRAINED_NAME))
+
+
+def pointer_path() -> Path:
+    """Return the file of the pointer network's weights that come with the program."""
+    return Path(str(resources.files("respect_core.policy") / POINTER_NAME))
 
 
 def profile_shares(search: LocalSearch) -> FloatArray:

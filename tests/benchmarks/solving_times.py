@@ -22,9 +22,6 @@ from typing import Any
 
 import numpy as np
 
-from respect_core.policy.checkpoint import Checkpoint
-from respect_core.policy.config import PointerConfig
-from respect_core.policy.decode import weight_shapes
 from respect_core.policy.solver import PointerSolver, PolicySolver
 from respect_core.solve.compiler_rule import compiler_order, compiler_segments
 from respect_core.solve.exact import ExactSolver
@@ -37,8 +34,6 @@ from tests.benchmarks.where_it_pays_statistics import renew, table, write
 
 NAME = "solving_times"
 POLICY, POINTER, PROFILING = "policy", "pointer", "profiling"
-UNTRAINED = "pointer (untrained)"
-"""RESPECT's network with random weights: its time does not depend on them, its schedules mean nothing."""
 
 
 def main() -> None:
@@ -49,7 +44,7 @@ def main() -> None:
         for num_stages in args.stages:
             rows.append(_row(name, num_stages, solvers, args))
             print(_text(rows[-1]), flush=True)
-    lines = summary(rows, args.pointer is not None)
+    lines = summary(rows)
     print("\n".join(lines))
     if args.out:
         rounded = json.loads(json.dumps(rows), parse_float=lambda text: float(f"{float(text):.4g}"))
@@ -59,23 +54,12 @@ def main() -> None:
 
 def _solvers(pointer: Path | None) -> dict[str, tuple[Solver, bool]]:
     """Return the solvers by name, and whether each is fast enough to be run several times."""
-    solvers: dict[str, tuple[Solver, bool]] = {POLICY: (PolicySolver.pretrained(), True)}
-    if pointer is None:
-        solvers[UNTRAINED] = PointerSolver(_untrained()), True
-    else:
-        solvers[POINTER] = PointerSolver.from_checkpoint(pointer), True
+    network = PointerSolver.pretrained() if pointer is None else PointerSolver.from_checkpoint(pointer)
+    solvers: dict[str, tuple[Solver, bool]] = {POLICY: (PolicySolver.pretrained(), True), POINTER: (network, True)}
     solvers["exact"] = ExactSolver(), True
     solvers["CP-SAT, shipped"] = IlpSolver(), False
     solvers["CP-SAT, plain"] = IlpSolver(hint=False, load_windows=False), False
     return solvers
-
-
-def _untrained() -> Checkpoint:
-    config, rng = PointerConfig(), np.random.default_rng(0)
-    weights = {
-        name: (0.05 * rng.standard_normal(shape)).astype(np.float32) for name, shape in weight_shapes(config).items()
-    }
-    return Checkpoint(config=config, weights=weights, training={}, digest="0" * 64)
 
 
 def _row(
@@ -90,8 +74,7 @@ def _row(
     for label, (solver, is_fast) in solvers.items():
         warm_up(solver, problem())
         found, seconds[label] = _median(solver, problem, args.repeats if is_fast else 1, args.time_limit)
-        is_real = found.value is not None and label != UNTRAINED
-        gaps[label] = found.value[0] / optimum[0] - 1 if is_real and found.value is not None else None
+        gaps[label] = None if found.value is None else found.value[0] / optimum[0] - 1
         proven[label] = found.status == "optimal"
     seconds[PROFILING], candidates, gaps[PROFILING] = _profiling(problem(), optimum[0], CREATE_S[args.device])
     return {
@@ -129,18 +112,17 @@ def _profiling(problem: Problem, optimum: int, create_s: float) -> tuple[float, 
 def _text(row: dict[str, Any]) -> str:
     cells = []
     for label, seconds in row["seconds"].items():
-        gap = "time only" if row["gaps"][label] is None else f"{row['gaps'][label]:.3%}"
-        mark = "" if row["proven"].get(label, True) or label in (POLICY, POINTER, UNTRAINED) else " UNPROVEN"
+        gap = "no schedule" if row["gaps"][label] is None else f"{row['gaps'][label]:.3%}"
+        mark = "" if row["proven"].get(label, True) or label in (POLICY, POINTER) else " UNPROVEN"
         cells.append(f"{label} {1000 * seconds:.2f} ms ({gap}{mark})")
     return f"{row['model']} x{row['num_stages']}: " + ", ".join(cells)
 
 
-def summary(rows: Sequence[dict[str, Any]], has_pointer: bool) -> list[str]:
+def summary(rows: Sequence[dict[str, Any]]) -> list[str]:
     """Return a table: milliseconds of the policy and ratios to it, geometric means over K; last, over all models."""
     labels = [label for label in rows[0]["seconds"] if label != POLICY]
-    heads = ["model", "policy, ms", *(f"{label} / policy" for label in labels), "gap of policy", "of profiling"]
-    if has_pointer:
-        heads.append("of pointer")
+    heads = ["model", "policy, ms", *(f"{label} / policy" for label in labels)]
+    heads += ["gap of policy", "of pointer", "of profiling"]
     lines = []
     models = list(dict.fromkeys(row["model"] for row in rows))
     for model in [*models, None]:
@@ -148,7 +130,7 @@ def summary(rows: Sequence[dict[str, Any]], has_pointer: bool) -> list[str]:
         ratios = [[row["seconds"][label] / row["seconds"][POLICY] for row in mine] for label in labels]
         cells = [model or "all", f"{1000 * _geometric([row['seconds'][POLICY] for row in mine]):.2f}"]
         cells += [_ratio(_geometric(r), max(r), show_most=model is None) for r in ratios]
-        shown = (POLICY, PROFILING, POINTER) if has_pointer else (POLICY, PROFILING)
+        shown = (POLICY, POINTER, PROFILING)
         cells += [f"{100 * statistics.fmean(row['gaps'][label] for row in mine):.2f} %" for label in shown]
         lines.append(cells)
     return table(heads, lines)
@@ -168,7 +150,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--models", nargs="+", default=list(IMAGENET_MODELS), metavar="MODEL")
     parser.add_argument("--stages", nargs="+", type=int, default=[4, 5, 6], metavar="K")
     parser.add_argument("--device", choices=list(CREATE_S), default="usb3", help="link that the profiling pays for")
-    parser.add_argument("--pointer", type=Path, help="the pointer network's checkpoint; without, time only")
+    parser.add_argument(
+        "--pointer", type=Path, help="another checkpoint of the pointer network than the one that comes along"
+    )
     parser.add_argument("--repeats", type=int, default=9, help="runs of policy, pointer and exact; their median counts")
     parser.add_argument("--time-limit", type=float, default=60.0, help="seconds a solver")
     parser.add_argument("--out", type=Path, help="folder of solving_times.json and where_it_pays.md")
