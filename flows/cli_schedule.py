@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import typer
 
@@ -23,11 +23,14 @@ from respect_core.objective import check_objective
 from respect_core.solve.auto import AutoSolver
 from respect_core.solve.comparison import open_solver
 from respect_core.solve.protocol import Problem, SolveOptions, Solver, SolveResult, result_row
-from respect_core.solve.registry import POLICY, solver_names
+from respect_core.solve.registry import POINTER, POLICY, solver_names
 from respect_core.solve.warm_up import warm_up
 
 AUTO_TIME_LIMIT_S = 1.0
 TIME_LIMIT_S = 60.0
+
+LEARNED: Final = {"auto": "messages", POLICY: "messages", POINTER: "pointer"}
+"""Solvers that take a checkpoint, each with the architecture it needs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,8 +83,8 @@ def check_request(request: ScheduleRequest) -> None:
     check_objective(request.objective)
     if request.solver not in solver_names():
         raise UnknownNameError("solver", request.solver, solver_names())
-    if request.checkpoint is not None and not request.checkpoint.is_file():
-        raise InputFileError(request.checkpoint, "there is no such checkpoint; leave --checkpoint out for the champion")
+    if request.checkpoint is not None:
+        _check_checkpoint(request.checkpoint, "robust" if request.robust is not None else request.solver)
     draw_scenarios(load_known_profile(request.device), request.scenarios, request.seed)
     if request.robust is not None:
         from respect_core.solve.robust_search import check_measure
@@ -90,6 +93,21 @@ def check_request(request: ScheduleRequest) -> None:
         if request.solver != "auto":
             raise BadInputError(f"--robust is a solver of its own, leave --solver {request.solver} out")
     Constraints.named(request.constraint)
+
+
+def _check_checkpoint(checkpoint: Path, solver: str) -> None:
+    """Read the checkpoint: `auto` alone would notice a damaged one only where it proves nothing."""
+    from respect_core.policy.checkpoint import architecture_of, read_checkpoint
+
+    if not checkpoint.is_file():
+        raise InputFileError(checkpoint, "there is no such checkpoint; leave --checkpoint out for the weights in use")
+    if solver not in LEARNED:
+        raise BadInputError(f"--checkpoint is for the solvers {', '.join(LEARNED)}: leave it out with {solver}")
+    found = architecture_of(read_checkpoint(checkpoint).config)
+    if found != LEARNED[solver]:
+        raise InputFileError(
+            checkpoint, f"the checkpoint is of architecture {found!r}, the solver {solver!r} needs {LEARNED[solver]!r}"
+        )
 
 
 def problem_of(
@@ -207,10 +225,11 @@ def _print(problem: Problem, result: SolveResult, row: dict[str, Any]) -> None:
     console.print(
         f"{printable(row['model'])}: {row['num_ops']} ops over {row['num_stages']} stages, {row['objective']}, "
         f"{printable(row['device'])}, solver {row['solver']}: {row['status']} in {row['solve_seconds']:.3f} s"
-        + (f" ({proof})" if result.stage_of else "")
+        + (f" ({proof})" if result.stage_of else ""),
+        soft_wrap=True,
     )
     if row["message"]:
-        console.print(printable(row["message"]))
+        console.print(printable(row["message"]), soft_wrap=True)
     if result.numbers is None:
         return
     table = Table(box=None, pad_edge=False)
@@ -232,6 +251,7 @@ def _print(problem: Problem, result: SolveResult, row: dict[str, Any]) -> None:
     console.print(
         f"peak memory {row['peak_param_bytes'] / MIB:.3f} MiB, "
         f"communication {row['communication_bytes'] / 1024:.0f} KiB, "
-        f"modelled bottleneck {row['bottleneck_us'] / 1000:.2f} ms, latency {row['latency_us'] / 1000:.2f} ms"
+        f"modelled bottleneck {row['bottleneck_us'] / 1000:.2f} ms, latency {row['latency_us'] / 1000:.2f} ms",
+        soft_wrap=True,
     )
     print_uncertainty(row)

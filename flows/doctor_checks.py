@@ -125,17 +125,19 @@ def _datasets(home: Home) -> Iterator[Finding]:
 
 def _stores(home: Home) -> Iterator[Finding]:
     from respect_core.policy.checkpoint import read_checkpoint
-    from tasks.tracking import NoChampionError, champion_checkpoint
+    from tasks.tracking import CHAMPION_NAME, NoChampionError, champion_checkpoint
 
     yield _prefect(os.environ.get("PREFECT_API_URL"))
     try:
-        champion = champion_checkpoint(home.path)
-    except NoChampionError as error:
-        yield Finding(check="policy", level="warning", what=str(error), way_out="run `respect nightly`")
+        champion = read_checkpoint(champion_checkpoint(home.path))
+    except NoChampionError:
+        what = "no champion is registered: the weights that come with the program are used"
+        yield Finding(check="policy", level="ok", what=what)
     except RespectError as error:
-        yield Finding(check="policy", level="error", what=str(error), way_out="see the message")
+        way_out = f"remove {home.path / CHAMPION_NAME} if it is that file: the registry has another copy"
+        yield Finding(check="policy", level="error", what=str(error), way_out=way_out)
     else:
-        yield Finding(check="policy", level="ok", what=f"champion {read_checkpoint(champion).version}")
+        yield Finding(check="policy", level="ok", what=f"champion {champion.version}")
 
 
 def _prefect(server: str | None) -> Finding:

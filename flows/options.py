@@ -41,7 +41,10 @@ TimeLimitOption = Annotated[
 ConstraintsOption = Annotated[Path | None, typer.Option("--constraints", help="File of constraints, JSON or TOML.")]
 RatioOption = Annotated[int, typer.Option("--ratio", help="Weight of a byte of peak memory in `weighted`.")]
 CheckpointOption = Annotated[
-    Path | None, typer.Option("--checkpoint", help="Policy weights; else the registered champion.")
+    Path | None,
+    typer.Option(
+        "--checkpoint", help="Weights for policy, pointer or auto; else the champion's or those that come along."
+    ),
 ]
 
 

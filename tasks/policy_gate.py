@@ -126,9 +126,9 @@ def promote_if_better(
         evaluation_digest=evaluation_digest(cases),
         decided_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )
-    tracking.tag_version(candidate, _tags(decision))
     if promoted:
         tracking.promote(candidate, champion)
+    tracking.tag_version(candidate, _tags(decision))  # last: what is judged is not judged again
     return decision
 
 

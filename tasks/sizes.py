@@ -1,4 +1,4 @@
-"""How large a pipeline run is: `smoke` takes minutes, `nightly` hours, `full` the paper's million graphs."""
+"""How large a pipeline run is: `smoke` takes minutes, `nightly` about an hour, `full` the paper's million graphs."""
 
 from __future__ import annotations
 

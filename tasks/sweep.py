@@ -15,7 +15,6 @@ from respect_core.policy.frozen import load_frozen_sets
 from respect_core.policy.variants import Variant
 from respect_core.tables.domain_checks import sweep_checks
 from respect_core.tables.fingerprint import fingerprint
-from respect_core.tables.labels import LABELS
 from respect_core.tables.sweeps import SWEEPS
 from tasks.child import run_in_kept_child
 from tasks.home import Home
@@ -24,7 +23,7 @@ from tasks.publishing import Checks, Published, publish_all, published
 from tasks.sweep_summary import EVERYTHING, summary_markdown, summary_of
 from tasks.tracking import Tracking
 from tasks.train import ShardedLabels, Training
-from tasks.train_curves import log_frozen_sets, log_outcome
+from tasks.train_curves import log_frozen_sets, log_labels, log_outcome
 
 if TYPE_CHECKING:
     from respect_core.policy.epochs import TrainOutcome
@@ -66,7 +65,7 @@ class Sweep:
     @property
     def partition(self) -> str:
         """Name of the partition in the table `sweeps`."""
-        return f"sweep=s{self.fingerprint}"
+        return f"run=s{self.fingerprint}"
 
 
 def sweep_published(home: Home, sweep: Sweep) -> Published | None:
@@ -86,8 +85,7 @@ def begin_sweep(home: Path, sweep: Sweep) -> str:
         "labels": sweep.labels.partition,
     }
     run_id = tracking.start_run("sweep", params, {SWEEP_TAG: sweep.fingerprint})
-    partition = Home(path=home).dataset(LABELS).partition(sweep.labels.partition)
-    tracking.log_dataset(run_id, "labels", partition.digest, partition.name)
+    log_labels(tracking, run_id, Home(path=home), sweep.labels)
     log_frozen_sets(tracking, run_id, load_frozen_sets())
     return run_id
 
@@ -113,6 +111,8 @@ def train_member(home: Path, sweep: Sweep, parent: str, index: int) -> str | Non
     params = {"variant": variant, **training.config.as_params(), **asdict(training.network)}
     tags = {MEMBER_TAG: training.fingerprint}
     with tracking.run(f"{variant} seed {training.config.seed}", params, tags, parent=parent) as run_id:
+        log_labels(tracking, run_id, at, sweep.labels)
+        log_frozen_sets(tracking, run_id, load_frozen_sets())
         for epoch in outcome.epochs:
             tracking.log_epoch(run_id, epoch)
         log_outcome(tracking, run_id, replace(outcome, resumed_after=0), set())

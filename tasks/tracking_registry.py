@@ -137,10 +137,10 @@ class Registry(Store):
         """Make a version the `champion`; the champion so far, if there is one, becomes `previous`."""
         if champion == version:
             return
+        self._remember(version)  # first: where it cannot be written, the champion stays
         if champion is not None:
             self.client.set_registered_model_alias(POLICY_MODEL, "previous", champion)
         self.client.set_registered_model_alias(POLICY_MODEL, "champion", version)
-        self._remember(version)
 
     def _remember(self, version: str) -> None:
         """Copy the champion's checkpoint to where it is found without opening the store; see `champion_checkpoint`."""

@@ -28,7 +28,7 @@ from tasks.label import LabelSet, read_shard
 from tasks.policy_gate import DECISION_TAG, ILLEGAL_TAG, GateDecision, ensure_champion, promote_if_better
 from tasks.publishing import Published
 from tasks.tracking import Tracking
-from tasks.train_curves import curves_published, log_frozen_sets, log_outcome, publish_curves
+from tasks.train_curves import curves_published, log_frozen_sets, log_labels, log_outcome, publish_curves
 from tasks.train_progress import training_progress
 
 if TYPE_CHECKING:
@@ -139,9 +139,7 @@ def train_policy(home: Path, training: Training) -> TrainedPolicy:
     params = {**training.config.as_params(), **asdict(training.network), "labels": source.num_labels}
     tracking.end_abandoned_runs(FINGERPRINT_TAG, training.fingerprint)
     with tracking.run("train-policy", params, {FINGERPRINT_TAG: training.fingerprint}) as run_id:
-        dataset = at.dataset(LABELS)
-        partition = dataset.partition(training.labels.partition)
-        tracking.log_dataset(run_id, "labels", partition.digest, partition.name)
+        log_labels(tracking, run_id, at, training.labels)
         log_frozen_sets(tracking, run_id, frozen)
         with training_progress(training.config, source.num_labels, log) as progress:
             told: set[int] = set()

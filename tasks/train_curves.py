@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from respect_core.tables.domain_checks import training_checks, validation_checks
+from respect_core.tables.labels import LABELS
 from respect_core.tables.training import TRAINING
 from respect_core.tables.validation import VALIDATION
 from tasks.home import Home
+from tasks.label import LabelSet
 from tasks.publishing import Checks, Published, publish_all, published
 from tasks.tracking import Tracking
 
@@ -26,6 +28,12 @@ class Curves:
 
     training: Published
     validation: Published
+
+
+def log_labels(tracking: Tracking, run_id: str, home: Home, labels: LabelSet) -> None:
+    """Say in a run which published labels it learns from, with their digest."""
+    partition = home.dataset(LABELS).partition(labels.partition)
+    tracking.log_dataset(run_id, "labels", partition.digest, partition.name)
 
 
 def log_frozen_sets(tracking: Tracking, run_id: str, frozen: FrozenSets) -> None:

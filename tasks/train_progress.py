@@ -40,10 +40,17 @@ class TrainingProgress:
         self._at: tuple[str, int] = ("", -1)
         self._gap = math.nan
         self._spoke = time.monotonic()
+        self._begun = False
 
     def step(self, step: TrainingStep) -> None:
         """Move on by a step."""
         imitating = step.phase == "imitation"
+        if not self._begun:
+            self._begun = True
+            if imitating and step.epoch > 1:
+                self._say("an interrupted training goes on, with epoch %d", step.epoch)
+            elif not imitating and math.isnan(self._gap):
+                self._say("an interrupted training goes on, with step %d of the second phase", step.step)
         total = self._steps if imitating else self._config.best_of_steps
         title = f"epoch {step.epoch} of {self._config.epochs}" if imitating else "best of several"
         value = f"loss {step.value:.4f}" if imitating else f"best of a group {step.value:.2%}"

@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, Iterable, List, Optional, Protocol, Sequence, Tuple
 
-from hardware_runners.errors import InvalidPlanError, PipelineFailedError
+from hardware_runners.errors import InvalidPlanError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -243,9 +243,3 @@ class ThreadedPipeline:
             end = time.perf_counter_ns()
             held = {name: value for name, value in (*held.items(), *made.items()) if name in self._needed[k]}
             sink.put(Left(start, end, held) if is_last else (start, held))
-
-
-def check_left(left: int, expected: int, stage: Optional[int] = None) -> None:
-    """Raise `PipelineFailedError` if a pipeline gave back another number of items than went in."""
-    if left != expected:
-        raise PipelineFailedError(f"{expected} items went in and {left} came out", stage)

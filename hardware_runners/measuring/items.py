@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -110,8 +110,3 @@ def check_equal(expected: "Held", found: "Held", number: int, what: str) -> None
     why = difference(expected, found)
     if why:
         raise WrongOutputError(f"{what} does not compute what the uncut model computes: {why} of item {number}")
-
-
-def held_copies(found: "Sequence[Held]") -> "List[Held]":
-    """Return copies of outputs, which an interpreter may write over."""
-    return [{name: np.array(value) for name, value in held.items()} for held in found]

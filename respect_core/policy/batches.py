@@ -68,8 +68,8 @@ def encode(chunk: LabelChunk, labels: IntArray, seed: int) -> ImitationBatch:
     for b, label in enumerate(labels.tolist()):
         g = int(chunk.graph_of[label])
         ops, stages = slice(chunk.op_start[g], chunk.op_start[g + 1]), int(chunk.num_stages[label])
-        load = chunk.param_bytes[ops]
-        budget = max(1, int(chunk.peak_bytes[label]))
+        load = chunk.loads[ops]
+        budget = max(1, int(chunk.peaks[label]))
         if loosen.random() < LOOSENED:
             budget += int(budget * LOOSER * loosen.random())
         first, near = adjacency(chunk.edges[chunk.edge_start[g] : chunk.edge_start[g + 1]], n)

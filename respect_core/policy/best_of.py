@@ -19,7 +19,7 @@ import torch
 from respect_core.errors import BadInputError
 from respect_core.policy.best_of_step import BestOfConfig, best_of_step
 from respect_core.policy.checkpoint import Checkpoint, write_checkpoint
-from respect_core.policy.chunks import ChunkSource
+from respect_core.policy.chunks import ChunkSource, LabelChunk
 from respect_core.policy.config import NetworkConfig
 from respect_core.policy.epochs import RefinementPoint, torch_threads
 from respect_core.policy.features import Float32Array
@@ -92,7 +92,7 @@ def train_best_of(
         The whole curve, points before a resumption included.
 
     Raises:
-        BadInputError: The checkpoint is of another architecture.
+        BadInputError: The checkpoint is of another architecture, or there are no labels.
         TrainingDivergedError: A gradient that is not finite; nothing is written.
         UnwritableError: The file cannot be written.
     """
@@ -151,7 +151,7 @@ class _BestOf:
     def block(self) -> Iterator[BestOfResult]:
         """Take the steps on one chunk of labels; the state may be saved before and after, not in between."""
         config, rng = self.config, self.rng
-        chunk = self.source.chunk(int(rng.integers(self.source.num_chunks)))
+        chunk = self._chunk(int(rng.integers(self.source.num_chunks)))
         sizes = chunk.num_ops
         which = rng.permutation(np.flatnonzero(sizes == int(rng.choice(np.unique(sizes)))))
         for at in range(0, min(which.size, _BLOCK * config.batch_size), config.batch_size):
@@ -165,6 +165,15 @@ class _BestOf:
             yield BestOfResult(step=self.step, mean_gap=gaps[0], best_gap=gaps[1])
             if self.step == config.steps:
                 return
+
+    def _chunk(self, first: int) -> LabelChunk:
+        """Return a chunk, or the next one with labels: of some shards none may be proven."""
+        count = self.source.num_chunks
+        for index in range(first, first + count):
+            chunk = self.source.chunk(index % count)
+            if len(chunk):
+                return chunk
+        raise BadInputError("there are no labels to train with, at least one is needed")
 
     def point(self, judge: Judge | None) -> RefinementPoint:
         """Add a point to the curve."""

@@ -9,11 +9,11 @@ from typing import Final, NamedTuple
 import numpy as np
 import torch
 
-from respect_core.errors import BadInputError, TrainingDivergedError
+from respect_core.errors import TrainingDivergedError
 from respect_core.graph import FloatArray, IntArray
 from respect_core.policy.batches import NO_PROFILE, averages
 from respect_core.policy.chunks import LabelChunk
-from respect_core.policy.config import check_number
+from respect_core.policy.config import check_number, check_whole
 from respect_core.policy.features import NUM_FEATURES, Float32Array, fill_features, problem_globals
 from respect_core.policy.greedy import bare_graph
 from respect_core.policy.network import PolicyNetwork, step_scores
@@ -49,10 +49,11 @@ class BestOfConfig:
     """Seed of the batches and the samples."""
 
     def __post_init__(self) -> None:
-        for name, lowest in (("steps", 1), ("batch_size", 1), ("samples", 2), ("seed", 0)):
-            check_number(name, getattr(self, name), lowest, 2**62)
-        if not 2 <= self.group <= self.samples:
-            raise BadInputError(f"group is {self.group}, allowed are numbers in 2..samples ({self.samples})")
+        check_whole(self, "steps", 1, 10**9)
+        check_whole(self, "batch_size", 1, 10**6)
+        check_whole(self, "samples", 2, 10**6)
+        check_whole(self, "group", 2, self.samples)
+        check_whole(self, "seed", 0, 2**62)
         check_number("learning_rate", self.learning_rate, 0.0, 1.0, open_below=True)
         check_number("max_gradient_norm", self.max_gradient_norm, 0.0, 1e6, open_below=True)
 
@@ -100,7 +101,7 @@ def best_of_step(
     scores = coefficients.detach().double().numpy()
     for b, (graph, num_stages, budget) in enumerate(problems):
         sample_orders(graph, num_stages, budget, scores[b].ravel(), state, allowed[b], chosen[b], dynamic[b], peaks[b])
-    gaps: FloatArray = peaks / np.maximum(1, chunk.peak_bytes[labels])[:, None] - 1
+    gaps: FloatArray = peaks / np.maximum(1, chunk.peaks[labels])[:, None] - 1
     advantages = best_of_advantages(-np.minimum(gaps, _WORST_GAP), config.group)
     advantages /= advantages.std() + 1e-6
     used = np.flatnonzero(advantages.ravel() > 0)  # the worst samples have no say
@@ -139,7 +140,7 @@ def _encoded(
         at, num_stages = int(chunk.graph_of[label]), int(chunk.num_stages[label])
         graph = bare_graph(chunk, at)
         share = 0.03 * rng.random() * (rng.random() < 0.7)
-        budget = max(1, int(chunk.peak_bytes[label] * (1 + share)))
+        budget = max(1, int(chunk.peaks[label] * (1 + share)))
         made = chunk.made_bytes[chunk.op_start[at] : chunk.op_start[at + 1]]
         numbers = problem_globals(n, num_stages, graph.weight, budget, NO_PROFILE)
         fill_features(graph.weight, graph.first, graph.near, made, num_stages, budget, numbers, features[b])

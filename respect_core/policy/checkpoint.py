@@ -99,7 +99,7 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
     stored, header, digest = read_tensors(path)
     weights = {name: w.astype(np.float32) if w.dtype == np.float16 else w for name, w in stored.items()}
     architecture, version = header.get("architecture"), header.get("format_version")
-    if architecture not in ARCHITECTURES:
+    if not isinstance(architecture, str) or architecture not in ARCHITECTURES:
         known = " and ".join(map(repr, ARCHITECTURES))
         raise InputFileError(path, f"the checkpoint is of architecture {architecture!r}, this program reads {known}")
     if version != FORMAT_VERSION:

@@ -23,15 +23,15 @@ from respect_core.tables.graph_rows import GraphTables
 class LabelChunk:
     """G graphs with N ops and E edges in all, and L proven labels of them. Ops of edges count within their graph.
 
-    Labels are optimal for `peak-memory`, or for `throughput` under some device. Then the ops' own times stand for their
-    bytes, and as these depend on the device and K, every such label brings its graph along once more.
+    Labels are optimal for `peak-memory`, or for `throughput` under some device. Then the stages share out the ops' own
+    times, and as these depend on the device and K, every such label brings its graph along once more.
     """
 
     ids: tuple[str, ...]
     """Names of the graphs. Length G."""
     op_start: IntArray
     """First op of each graph. Shape (G + 1,)."""
-    param_bytes: IntArray
+    loads: IntArray
     """What the stages share out: parameter bytes, for `throughput` the loads of
     `respect_core.solve.local_search_run.op_loads` in ns. Shape (N,)."""
     made_bytes: IntArray
@@ -44,7 +44,7 @@ class LabelChunk:
     """Graph of each label. Shape (L,)."""
     num_stages: IntArray
     """Shape (L,)."""
-    peak_bytes: IntArray
+    peaks: IntArray
     """Proven smallest peak memory; for `throughput` the largest load of a stage in the label. Shape (L,)."""
     shares: FloatArray
     """What the device costs, `respect_core.policy.solver.profile_shares`; zeros for `peak-memory`. Shape (L, 4)."""
@@ -80,7 +80,7 @@ class LabelChunk:
             self,
             graph_of=self.graph_of[which],
             num_stages=self.num_stages[which],
-            peak_bytes=self.peak_bytes[which],
+            peaks=self.peaks[which],
             shares=self.shares[which],
             label_start=starts,
             stage_of=self.stage_of[ranges(self.label_start[which], lengths)],
@@ -181,13 +181,13 @@ def chunk_of(graphs: GraphTables, labels: pa.Table) -> LabelChunk:
     chunk = LabelChunk(
         ids=tuple(flat.ids.to_pylist()),
         op_start=flat.op_start,
-        param_bytes=flat.param_bytes,
+        loads=flat.param_bytes,
         made_bytes=made,
         edge_start=edge_start,
         edges=np.stack([sources - base, readers - base], axis=1),
         graph_of=graph_of,
         num_stages=numbers(labels, "num_stages").astype(np.int64),
-        peak_bytes=numbers(labels, "peak_param_bytes").astype(np.int64),
+        peaks=numbers(labels, "peak_param_bytes").astype(np.int64),
         shares=np.zeros((labels.num_rows, 4)),
         label_start=starts,
         stage_of=entries.astype(np.int16),
@@ -210,10 +210,7 @@ def joined(chunks: Sequence[LabelChunk]) -> LabelChunk:
         ids=tuple(name for c in chunks for name in c.ids),
         graph_of=np.concatenate([c.graph_of + first for c, first in zip(chunks, before.tolist(), strict=True)]),
         **{name: starts(name) for name in ("op_start", "edge_start", "label_start")},
-        **{
-            name: rows(name)
-            for name in ("param_bytes", "made_bytes", "edges", "num_stages", "peak_bytes", "shares", "stage_of")
-        },
+        **{name: rows(name) for name in ("loads", "made_bytes", "edges", "num_stages", "peaks", "shares", "stage_of")},
     )
 
 
@@ -239,10 +236,10 @@ def check_labels(chunk: LabelChunk) -> None:
     ops = np.arange(rows.size) - chunk.label_start[rows] + chunk.op_start[chunk.graph_of[rows]]
     width = int(chunk.num_stages.max(initial=1))
     loads = np.zeros((len(chunk), width), dtype=np.int64)
-    np.add.at(loads, (rows, chunk.stage_of), chunk.param_bytes[ops])
-    bad = np.flatnonzero(loads.max(axis=1, initial=0) != chunk.peak_bytes)
+    np.add.at(loads, (rows, chunk.stage_of), chunk.loads[ops])
+    bad = np.flatnonzero(loads.max(axis=1, initial=0) != chunk.peaks)
     if bad.size:
-        refuse(int(bad[0]), f"has the peak {loads[bad[0]].max()} bytes, the optimal one is {chunk.peak_bytes[bad[0]]}")
+        refuse(int(bad[0]), f"has the peak {loads[bad[0]].max()} bytes, the optimal one is {chunk.peaks[bad[0]]}")
     count = np.diff(chunk.edge_start)[chunk.graph_of]
     label = np.repeat(np.arange(len(chunk)), count)
     edge = np.arange(label.size) - np.repeat(np.cumsum(count) - count, count) + chunk.edge_start[chunk.graph_of[label]]

@@ -9,7 +9,8 @@ from typing import Literal
 from respect_core.errors import BadInputError
 
 
-def _check_whole(owner: object, name: str, lowest: int, highest: int) -> None:
+def check_whole(owner: object, name: str, lowest: int, highest: int) -> None:
+    """Raise `BadInputError` unless a setting of ``owner`` is a whole number within its range."""
     value = getattr(owner, name)
     if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
         raise BadInputError(f"{name} is {value!r}, allowed are whole numbers in {lowest}..{highest}")
@@ -43,8 +44,8 @@ class PointerConfig:
     in RESPECT, the network knows neither K nor a budget, and one order serves all K."""
 
     def __post_init__(self) -> None:
-        _check_whole(self, "embed_size", 1, 4096)
-        _check_whole(self, "hidden_size", 1, 4096)
+        check_whole(self, "embed_size", 1, 4096)
+        check_whole(self, "hidden_size", 1, 4096)
         check_number("clip", self.clip, 0.0, 1000.0, open_below=True)
         object.__setattr__(self, "slacks", tuple(self.slacks))
         for slack in self.slacks:
@@ -70,8 +71,8 @@ class NetworkConfig:
     """How far messages travel along the edges."""
 
     def __post_init__(self) -> None:
-        _check_whole(self, "width", 1, 1024)
-        _check_whole(self, "rounds", 1, 64)
+        check_whole(self, "width", 1, 1024)
+        check_whole(self, "rounds", 1, 64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,17 +109,17 @@ class ImitationConfig:
     clock decides the curve's length."""
 
     def __post_init__(self) -> None:
-        _check_whole(self, "epochs", 1, 10**6)
-        _check_whole(self, "patience", 0, 10**6)
-        _check_whole(self, "best_of_steps", 0, 10**9)
-        _check_whole(self, "batch_size", 1, 10**6)
+        check_whole(self, "epochs", 1, 10**6)
+        check_whole(self, "patience", 0, 10**6)
+        check_whole(self, "best_of_steps", 0, 10**9)
+        check_whole(self, "batch_size", 1, 10**6)
         check_number("learning_rate", self.learning_rate, 0.0, 1.0, open_below=True)
         check_number("final_learning_rate", self.final_learning_rate, 0.0, 1.0, open_below=True)
         check_number("max_gradient_norm", self.max_gradient_norm, 0.0, 1e6, open_below=True)
         if not isinstance(self.warm_start, bool):
             raise BadInputError(f"warm_start is {self.warm_start!r}, allowed are True and False")
-        _check_whole(self, "num_threads", 1, 256)
-        _check_whole(self, "seed", 0, 2**62)
+        check_whole(self, "num_threads", 1, 256)
+        check_whole(self, "seed", 0, 2**62)
         check_number("max_seconds", self.max_seconds, 0.0, 1e9)
 
     def as_params(self) -> dict[str, int | float]:
@@ -173,10 +174,10 @@ class TrainConfig:
     """Seed of the weights, the batches and the samples."""
 
     def __post_init__(self) -> None:
-        _check_whole(self, "epochs", 1, 10**6)
-        _check_whole(self, "imitation_epochs", 0, self.epochs)
-        _check_whole(self, "batch_size", 1, 10**6)
-        _check_whole(self, "samples", 1, self.batch_size)
+        check_whole(self, "epochs", 1, 10**6)
+        check_whole(self, "imitation_epochs", 0, self.epochs)
+        check_whole(self, "batch_size", 1, 10**6)
+        check_whole(self, "samples", 1, self.batch_size)
         if self.reward not in ("cosine", "gap"):
             raise BadInputError(f"reward is {self.reward!r}, allowed are 'cosine' and 'gap'")
         for name in ("legal", "batch_norm"):
@@ -185,11 +186,11 @@ class TrainConfig:
         check_number("imitation_rate", self.imitation_rate, 0.0, 1.0, open_below=True)
         check_number("learning_rate", self.learning_rate, 0.0, 1.0, open_below=True)
         check_number("final_learning_rate", self.final_learning_rate, 0.0, 1.0, open_below=True)
-        _check_whole(self, "rising_steps", 0, 10**9)
+        check_whole(self, "rising_steps", 0, 10**9)
         check_number("max_gradient_norm", self.max_gradient_norm, 0.0, 1e6, open_below=True)
         check_number("entropy_weight", self.entropy_weight, 0.0, 10.0)
-        _check_whole(self, "warmup_epochs", 0, 10**6)
+        check_whole(self, "warmup_epochs", 0, 10**6)
         check_number("warmup_decay", self.warmup_decay, 0.0, 1.0)
         check_number("baseline_p_value", self.baseline_p_value, 0.0, 1.0, open_below=True)
-        _check_whole(self, "num_threads", 1, 256)
-        _check_whole(self, "seed", 0, 2**62)
+        check_whole(self, "num_threads", 1, 256)
+        check_whole(self, "seed", 0, 2**62)

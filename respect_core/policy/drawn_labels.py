@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from respect_core.errors import InputFileError
+from respect_core.policy import timed_labels
 from respect_core.policy.checkpoint import read_tensors, write_tensors
 from respect_core.policy.chunks import LabelChunk, chunk_of
 from respect_core.policy.timed_labels import draw_timed_labels, timed_chunk
@@ -64,12 +65,13 @@ class DrawnLabels:
         is_timed = index >= self.plain
         number = (index - self.plain) % self.timed if is_timed else index
         name = f"{'timed' if is_timed else 'plain'}-{number}-{self.graphs}.safetensors"
-        kept = None if self.folder is None else _read(self.folder / name)
+        recipe = repr((FIRST_SEED, KINDS, FEWEST_OPS, timed_labels.RECIPE if is_timed else ()))
+        kept = None if self.folder is None else _read(self.folder / name, recipe)
         if kept is not None:
             return kept
         chunk = timed_chunk(draw_timed_labels(number, self.graphs)) if is_timed else draw_chunk(number, self.graphs)
         if self.folder is not None:
-            _write(self.folder / name, chunk)
+            _write(self.folder / name, chunk, recipe)
         return chunk
 
 
@@ -90,18 +92,21 @@ def labelled_chunk(spec: SyntheticSpec, graphs: int, stages: tuple[int, ...]) ->
     return chunk_of(tables, label_small_graphs(tables, stages, "1", time_limit_s=60).labels)
 
 
-def _write(path: Path, chunk: LabelChunk) -> None:
+def _write(path: Path, chunk: LabelChunk, recipe: str) -> None:
     arrays = {name: value for name, value in vars(chunk).items() if name != "ids"}
-    write_tensors(path, arrays, {"kind": _KIND, "ids": chunk.ids})
+    write_tensors(path, arrays, {"kind": _KIND, "ids": chunk.ids, "recipe": recipe})
 
 
-def _read(path: Path) -> LabelChunk | None:
-    """Return a chunk that was kept, None where there is none or the file is damaged."""
+def _read(path: Path, recipe: str) -> LabelChunk | None:
+    """Return a chunk that was kept; None where there is none, the file is damaged, or it was drawn in another way."""
     if not path.exists():
         return None
     try:
         arrays, header, _ = read_tensors(path)
     except InputFileError:
         return None
-    fields: dict[str, Any] = arrays
-    return LabelChunk(ids=tuple(header["ids"]), **fields) if header.get("kind") == _KIND else None
+    wanted = {field.name for field in fields(LabelChunk)} - {"ids"}
+    if header.get("kind") != _KIND or header.get("recipe") != recipe or set(arrays) != wanted:
+        return None
+    found: dict[str, Any] = arrays
+    return LabelChunk(ids=tuple(header["ids"]), **found)

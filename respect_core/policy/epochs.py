@@ -17,16 +17,17 @@ STATE_NAME: Final = "training-state.safetensors"
 
 @dataclass(frozen=True, kw_only=True)
 class EpochResult:
-    """One point of the training curve; costs are cross-entropies or 1 - cosine, gaps fractions."""
+    """One point of the training curve; costs are cross-entropies, 1 - cosine or gaps, gaps fractions."""
 
     epoch: int
     """Counted from 1."""
     train_cost: float
-    """Mean cost while learning (pointer: of the orders sampled, after an imitation epoch of one sampled batch)."""
+    """Mean cost while learning (pointer: the cross-entropy while it imitates, then the cost of the orders sampled)."""
     baseline_cost: float
-    """Mean cost of the baseline (pointer: the exponential mean, then the frozen network's greedy orders)."""
+    """Mean cost of the baseline (pointer: of any allowed op while it imitates; then the exponential mean, later the
+    frozen network's greedy orders, or the orders sampled where these are compared with each other)."""
     validation_cost: float
-    """Mean cost on the validation labels."""
+    """Mean cost on the validation labels (pointer: always RESPECT's)."""
     validation_gap: float
     """Mean relative distance to the optimal peak memory over all validation problems: the training is judged by it."""
     gradient_norm: float

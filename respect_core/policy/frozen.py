@@ -177,14 +177,14 @@ def without_labels(graphs: GraphTables, peaks: Mapping[str, Sequence[int | None]
         for num_stages, peak in zip(STAGES, peaks[graph], strict=True)
         if peak is not None
     ]
-    graph_of, num_stages, peak_bytes = (_whole(column) for column in zip(*rows, strict=True))
+    graph_of, num_stages, peaks_of = (_whole(column) for column in zip(*rows, strict=True))
     return ValidationSet(
         name=name,
         chunk=replace(
             chunk,
             graph_of=graph_of,
             num_stages=num_stages,
-            peak_bytes=peak_bytes,
+            peaks=peaks_of,
             shares=np.zeros((graph_of.size, 4)),
             label_start=np.zeros(graph_of.size + 1, dtype=np.int64),
         ),
@@ -198,7 +198,7 @@ def _whole(column: Sequence[int]) -> IntArray:
 def graphs_digest(graphs: GraphTables) -> str:
     """Return a SHA-256 of the graphs of a set, which says whether kept optima are still theirs."""
     chunk = chunk_of(graphs, LABELS.table([]))
-    return hashlib.sha256(chunk.param_bytes.tobytes() + b"".join(graph_keys(chunk))).hexdigest()
+    return hashlib.sha256(chunk.loads.tobytes() + b"".join(graph_keys(chunk))).hexdigest()
 
 
 def load_frozen_sets(path: Path | None = None) -> FrozenSets:
@@ -215,12 +215,17 @@ def load_frozen_sets(path: Path | None = None) -> FrozenSets:
     sets = []
     for name, graphs in frozen_tables().items():
         entry = kept.get(name)
-        if entry is None or entry["graphs"] != graphs_digest(graphs):
+        if entry is None or entry.get("graphs") != graphs_digest(graphs):
             raise CorruptDatasetError(
                 f"{path} does not hold the optimal peaks of the frozen set {name!r} as its graphs are drawn now: make "
                 f"it anew with `python -m respect_core.policy.frozen_optima --out {path}`"
             )
-        sets.append(without_labels(graphs, entry["peaks"], name))
+        try:
+            sets.append(without_labels(graphs, entry["peaks"], name))
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise CorruptDatasetError(
+                f"{path}: the peaks of the frozen set {name!r} are damaged: restore it"
+            ) from error
     return FrozenSets(sets=tuple(sets))
 
 
@@ -248,7 +253,7 @@ def _kept(path: Path) -> dict[str, dict[str, Any]]:
         content = json.loads(path.read_text(encoding="utf-8"))
         if content["format"] != FORMAT:
             raise CorruptDatasetError(f"{path} has format {content['format']!r}, {FORMAT} is known")
-        sets: dict[str, dict[str, Any]] = {entry["name"]: entry for entry in content["sets"]}
+        sets: dict[str, dict[str, Any]] = {entry["name"]: dict(entry) for entry in content["sets"]}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CorruptDatasetError(f"{path} cannot be read as optimal peaks ({error}): restore it") from error
     return sets

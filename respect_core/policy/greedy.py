@@ -44,7 +44,7 @@ def greedy_gaps(chunk: LabelChunk, labels: IntArray, scorer: Scorer) -> FloatArr
                 graph, stages, bound, False, False, SCORED, scores, 0.0, backwards, np.array([budget]), 0, False,
                 gumbel, state, space, at_stages, work, best,
             )  # fmt: skip
-        optimum = int(chunk.peak_bytes[label])
+        optimum = int(chunk.peaks[label])
         gaps[b] = int(best.value[0]) / optimum - 1 if optimum else 0.0
     return gaps
 
@@ -52,7 +52,7 @@ def greedy_gaps(chunk: LabelChunk, labels: IntArray, scorer: Scorer) -> FloatArr
 def bare_graph(chunk: LabelChunk, graph: int) -> SearchGraph:
     """Return the arrays of one graph of a chunk without its tensors: peaks need none of them."""
     ops = slice(chunk.op_start[graph], chunk.op_start[graph + 1])
-    load = np.ascontiguousarray(chunk.param_bytes[ops])
+    load = np.ascontiguousarray(chunk.loads[ops])
     n = load.size
     first, near = adjacency(chunk.edges[chunk.edge_start[graph] : chunk.edge_start[graph + 1]], n)
     no_rows = np.zeros(n + 1, dtype=np.int64)

@@ -169,6 +169,8 @@ class _Imitation:
             plain.append(_uniform_cost(batch))
             if on_step is not None:
                 on_step(TrainingStep(phase="imitation", epoch=epoch, step=step, value=losses[-1]))
+        if not losses:
+            raise BadInputError("there are no labels to train with, at least one is needed")
         cost, (gap, set_gaps) = self._validation_cost(), self.judge(weights_of(self.network))
         result = EpochResult(
             epoch=epoch,

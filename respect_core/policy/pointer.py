@@ -139,7 +139,7 @@ class PointerNetwork(nn.Module):
         )  # fmt: skip
         order, step = known.any(dim=2).nonzero(as_tuple=True)  # (B, n, R) -> (m,), (m,)
         where = (graph_of[order].unsqueeze(1) * n + ready[order, step]).flatten()  # (m, R) -> (m R,)
-        shape = (order.numel(), ready.shape[2], -1)
+        shape = (order.numel(), ready.shape[2], self.config.hidden_size)  # m may be 0
         return self.point(
             states[order, step],
             encoded.glimpse_refs.flatten(0, 1).index_select(0, where).view(shape),  # (m R, H) -> (m, R, H)

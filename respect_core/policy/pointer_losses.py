@@ -124,7 +124,7 @@ class Losses:
         weight = np.broadcast_to(advantage[:, None], choice.shape)[choice].astype(np.float32)
         loss = (torch.from_numpy(weight) * chosen).sum() / cost.size
         if config.entropy_weight:
-            loss = loss + config.entropy_weight * (log_p.exp() * log_p).sum(dim=1).mean()
+            loss = loss + config.entropy_weight * (log_p.exp() * log_p).sum() / max(1, log_p.shape[0])
         return loss, float(cost.mean()), float(baseline.mean())
 
     def validate(self, held: DrawnGraphs) -> tuple[FloatArray, FloatArray]:

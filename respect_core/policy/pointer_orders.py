@@ -85,7 +85,7 @@ def drawn_graphs(chunk: LabelChunk) -> DrawnGraphs:
     ops = chunk.op_start[graphs][:, None] + np.arange(n)
     features = np.empty((graphs.size, n, NUM_FEATURES), dtype=np.float32)
     parents = np.zeros((graphs.size, n), dtype=np.uint64)
-    param_bytes = chunk.param_bytes[ops]
+    param_bytes = chunk.loads[ops]
     for at, g in enumerate(graphs.tolist()):
         edges = chunk.edges[chunk.edge_start[g] : chunk.edge_start[g + 1]]
         features[at] = features_of_rows(edges, param_bytes[at])
@@ -98,7 +98,7 @@ def drawn_graphs(chunk: LabelChunk) -> DrawnGraphs:
         param_bytes=param_bytes,
         num_stages=stages,
         stages=chunk.stage_of[entries].reshape(graphs.size, stages.size, n).astype(np.int64),
-        peak_bytes=chunk.peak_bytes[by_graph].reshape(graphs.size, stages.size),
+        peak_bytes=chunk.peaks[by_graph].reshape(graphs.size, stages.size),
     )
 
 

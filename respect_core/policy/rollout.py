@@ -63,7 +63,9 @@ def decode_orders(
             if generator is None:
                 chosen = log_p.argmax(dim=1).numpy()
             else:
-                chosen = torch.multinomial(log_p.exp(), 1, generator=generator).squeeze(1).numpy()
+                # Where a score is not finite any op is drawn: the loss of such an order is not finite and says so.
+                weights = torch.where(log_p.isfinite(), log_p.exp(), known.to(log_p.dtype))
+                chosen = torch.multinomial(weights, 1, generator=generator).squeeze(1).numpy()
         rows[:, step] = allowed[everyone, chosen]
         take(rows[:, step], param_bytes, budgets, done, filled)
         gates = input_gates[torch.from_numpy(graph_of * n + rows[:, step])]

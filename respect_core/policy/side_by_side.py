@@ -57,7 +57,7 @@ def _searched(one: ValidationSet, tables: GraphTables, solver: PolicySolver) -> 
     chunk, gaps = one.chunk, np.zeros((SEEDS, len(one)))
     for label in range(len(one)):
         problem = Problem.of(graphs[chunk.ids[int(chunk.graph_of[label])]], int(chunk.num_stages[label]))
-        optimum = int(chunk.peak_bytes[label])
+        optimum = int(chunk.peaks[label])
         for seed in range(SEEDS):
             found = solver.solve(problem, SolveOptions(seed=seed)).value
             gaps[seed, label] = found[0] / optimum - 1 if found is not None and optimum else 0.0

@@ -26,11 +26,15 @@ FIRST_SEED: Final = 70_000
 DEVICES: Final = ("usb3", "pcie")
 
 LIMIT_S: Final = 2.0
-"""Of one exact solve: graphs are so small that nearly all of them take milliseconds."""
+"""Of one exact solve: graphs are so small that nearly all of them take milliseconds. Whether the few near the limit are
+among the labels depends on the machine: a training that is to repeat keeps its chunks in a folder."""
 
 MOST_LOADED: Final = 1.5
 """Labels are left out if a stage holds more than so many times the smallest possible load: there transfers decide, and
 filling stages up to a budget, which is what an order is drawn by, tells nothing."""
+
+RECIPE: Final = (FIRST_SEED, DEVICES, LIMIT_S, MOST_LOADED)
+"""What the labels follow from, beside this file's code."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,13 +62,13 @@ def timed_chunk(labels: Sequence[TimedLabel]) -> LabelChunk:
     chunk = LabelChunk(
         ids=tuple(f"{label.problem.graph.name}@{label.problem.profile.name}" for label in labels),
         op_start=starts,
-        param_bytes=np.concatenate([search.loads for search in searches]),
+        loads=np.concatenate([search.loads for search in searches]),
         made_bytes=np.concatenate([made_bytes_of(graph) for graph in graphs]),
         edge_start=np.cumsum([0, *(len(graph.edges) for graph in graphs)]),
         edges=np.concatenate([graph.edges for graph in graphs]),
         graph_of=np.arange(len(labels)),
         num_stages=np.array([label.problem.num_stages for label in labels]),
-        peak_bytes=np.array(peaks),
+        peaks=np.array(peaks),
         shares=np.stack([profile_shares(search) for search in searches]),
         label_start=starts,
         stage_of=np.concatenate([label.stage_of for label in labels]).astype(np.int16),
@@ -90,8 +94,8 @@ def draw_timed_labels(index: int, count: int) -> list[TimedLabel]:
 def draw_problems(index: int, count: int) -> Iterator[Problem]:
     """Draw ``count`` problems, a third of each kind: randomly wired, `local` and `wide`, of a few sizes each.
 
-    K is 2..8. Every second problem is under a profile of `DEVICES`, the others under one with constants drawn from
-    their plausible ranges. The compute of `local` and `wide` graphs is scaled so that it outweighs their transfers
+    K is 2..8. About half of the problems are under a profile of `DEVICES`, the others under one with constants drawn
+    from their plausible ranges. The compute of `local` and `wide` graphs is scaled so that it outweighs their transfers
     more or less, the parameters so that some do not fit the chips.
     """
     rng = np.random.default_rng([FIRST_SEED, index])

@@ -13,7 +13,7 @@ from respect_core.policy.config import ImitationConfig, NetworkConfig
 _NAME: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*", re.ASCII)
 
 _OF_THE_SWEEP: Final = ("seed", "num_threads", "max_seconds")
-"""A sweep sets these itself."""
+"""The sweep sets the seed and lifts the limit of time; threads change last digits only."""
 
 
 @dataclass(frozen=True, kw_only=True)

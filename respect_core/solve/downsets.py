@@ -33,16 +33,6 @@ def lowest_bit(typing_context: Any, word: Any) -> Any:
     return types.int64(types.int64), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def count_bits(typing_context: Any, word: Any) -> Any:
-    """Count the set bits of an int64 word."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.ctpop(args[0])
-
-    return types.int64(types.int64), generate
-
-
 def num_words(num_elements: int) -> int:
     """Words that a bitset of this many elements needs, at least 1."""
     return max(1, -(-num_elements // WORD))

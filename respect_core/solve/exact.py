@@ -277,6 +277,7 @@ class _Search:
         fewest = int(states[-1][2].min())
         best = ratio * peak + fewest
         found = [phases.canonical_chain(states, peak)]
+        self.known.keep(model.stage_of(found[0].stage_of_node))  # in case the limits do not allow to trade
         highest = largest_budget(model)
         budget = min(highest, peak + fewest // ratio) if ratio else highest
         while budget > peak:
@@ -284,14 +285,18 @@ class _Search:
             if step is None:
                 break
             crossings = int(step[1][-1][2].min())
-            if ratio:
-                budget = step[0].least_peak_of_sum(step[1], budget)
-            value = ratio * budget + crossings
+            least = step[0].least_peak_of_sum(step[1], budget) if ratio else budget
+            value = ratio * least + crossings
             if value < best:
                 found, best = [], value
             if value <= best:
-                found.append(step[0].canonical_chain(step[1], budget))
-            budget = budget - 1 if ratio else peak
+                # Among the states of the budget are some that only larger stages than these reach.
+                within = step[1] if least == budget else step[0].least_sum(least, crossings)
+                if within is None:
+                    raise RuntimeError("a proven sum is not attained")
+                found.append(step[0].canonical_chain(within, least))
+                self.known.keep(model.stage_of(found[-1].stage_of_node))
+            budget = least - 1 if ratio else peak
         chosen = min(found, key=lambda chain: tuple(model.stage_of(chain.stage_of_node)))
         return replace(chosen, canonical=all(chain.canonical for chain in found))
 

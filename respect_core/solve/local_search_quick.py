@@ -117,6 +117,7 @@ def search_times(
     temperature: float,
     backwards: bool,
     greedy_budgets: IntArray,
+    asked: int,
     num_starts: int,
     improve: bool,
     gumbel: FloatArray,
@@ -145,6 +146,7 @@ def search_times(
         temperature: Likewise.
         backwards: Likewise.
         greedy_budgets: Likewise.
+        asked: Budget of the orders that are drawn; 0 draws one for each, up to an eighth above ``bound``.
         num_starts: Likewise.
         improve: Likewise.
         gumbel: Likewise.
@@ -176,7 +178,9 @@ def search_times(
             budget = greedy_budgets[start - num_simple]
             draw_order(graph, how, budget, num_stages, scores, 0.0, gumbel, state, space, backwards)
         else:
-            budget = bound + below(state, max(1, min(2**30, bound // 8)))
+            budget = np.int64(asked)
+            if asked == 0:
+                budget += bound + below(state, max(1, min(2**30, bound // 8)))
             draw_order(graph, how, budget, num_stages, scores, temperature, gumbel, state, space, backwards)
         limit = np.int64(INFINITE - 1)
         if best.value[0] < INFINITE:

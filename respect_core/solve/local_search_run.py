@@ -55,7 +55,8 @@ class Starts:
     fit: int = 0
     """Starts from random orders that fill the stages up."""
     scored: int = 0
-    """Starts from orders that follow the scores with noise."""
+    """Starts from orders that follow the scores with noise; for `throughput` under the last budget of `greedy`, which
+    the scores are for, if there is one."""
     greedy: tuple[int, ...] = ()
     """Budgets of greedy starts by the scores."""
     scores: FloatArray | None = field(default=None, repr=False)
@@ -200,15 +201,16 @@ class LocalSearch:
     ) -> None:
         """Make ``count`` starts in one compiled call; ``from_space`` makes one of the order that is in the space."""
         scores = NO_SCORES if starts.scores is None else np.ascontiguousarray(starts.scores, dtype=np.float64).ravel()
-        shared = (
+        orders = (
             self.problem.num_stages, self.bound, from_space, simple, how, scores, float(starts.temperature),
             starts.backwards, budgets,
-            count, starts.improve, _gumbel(), self._state, self._space, self._stages,
         )  # fmt: skip
+        spaces = (count, starts.improve, _gumbel(), self._state, self._space, self._stages)
         if self._timed:
-            made = search_times(self.arrays, self._model, *shared, self._times, self._work, self._best)
+            asked = starts.greedy[-1] if how == SCORED and starts.greedy else 0
+            made = search_times(self.arrays, self._model, *orders, asked, *spaces, self._times, self._work, self._best)
         else:
-            made = search_peak(self.arrays, *shared, self._work, self._best)
+            made = search_peak(self.arrays, *orders, *spaces, self._work, self._best)
         self.starts_made += made
 
     def _finished(self, watch: Stopwatch) -> IntArray | None:

@@ -135,7 +135,14 @@ class Dataset:
     # -- writing -------------------------------------------------------------------------------------------------
 
     def stage(self, name: str, fingerprint: str) -> Staging:
-        """Open the staging folder of a partition; parts of an interrupted run with this fingerprint are kept."""
+        """Open the staging folder of a partition; parts of an interrupted run with this fingerprint are kept.
+
+        Raises:
+            BadInputError: The folder would be named after a column, and no reader could open the table as a whole.
+        """
+        key = name.partition("=")[0]
+        if key in self.schema.column_names:
+            raise BadInputError(f"partition {name!r} is named after the column {key!r} of table {self.schema.name!r}")
         self.recover()
         folder = self.home / "staging" / self.schema.name / name
         with writing(folder):

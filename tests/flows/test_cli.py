@@ -171,6 +171,38 @@ def test_a_checkpoint_that_is_not_there_is_named_even_where_the_proof_needs_no_p
         assert result.exit_code == 2 and "nowhere.safetensors" in result.stderr
 
 
+@pytest.mark.parametrize("solver", ["auto", "policy", "pointer"])
+def test_a_checkpoint_that_the_solver_cannot_use_is_refused_before_the_model_is_read(
+    tmp_path: Path, solver: str
+) -> None:
+    from respect_core.policy.solver import pointer_path, pretrained_path
+
+    cut_short, text, other = tmp_path / "cut.st", tmp_path / "text.st", tmp_path / "other.safetensors"
+    cut_short.write_bytes(pretrained_path().read_bytes()[:-9])
+    text.write_text("weights, honestly\n")
+    other.write_bytes((pretrained_path() if solver == "pointer" else pointer_path()).read_bytes())
+    for file, why in ((cut_short, "truncated"), (text, "no safetensors file"), (other, f"{solver!r} needs")):
+        result = run("schedule", "no-model.json", "-k", "2", "--solver", solver, "--checkpoint", str(file))
+        assert result.exit_code == 2
+        assert str(file) in result.stderr and why in result.stderr
+
+
+@pytest.mark.parametrize("options", [("--solver", "exact"), ("--solver", "local-search"), ("--robust", "max")])
+def test_a_checkpoint_is_refused_by_solvers_that_would_ignore_it(options: tuple[str, str]) -> None:
+    from respect_core.policy.solver import pretrained_path
+
+    result = run("schedule", "no-model.json", "-k", "2", *options, "--checkpoint", str(pretrained_path()))
+    assert result.exit_code == 2 and "--checkpoint is for the solvers auto, policy, pointer" in result.stderr
+
+
+def test_lines_of_a_schedule_are_not_broken_where_a_script_reads_them(tmp_path: Path) -> None:
+    graph = write(tmp_path, TINY | {"name": "a-graph-with-a-long-name" * 4})
+    result = run("schedule", graph, "-k", "2")
+    assert result.exit_code == 0
+    first = result.stdout.splitlines()[0]
+    assert first.startswith("a-graph-with-a-long-name") and first.endswith("gap 0.00%)")
+
+
 def test_an_infeasible_problem_exits_with_3_and_still_prints_json(tmp_path: Path) -> None:
     graph = write(tmp_path, TINY)
     rules = tmp_path / "rules.json"
@@ -218,7 +250,7 @@ def test_doctor_reports_findings_with_ways_out(tmp_path: Path, monkeypatch: pyte
     assert result.exit_code == 0, result.stdout
     findings = {entry["check"]: entry for entry in json.loads(result.stdout)["findings"]}
     assert findings["models"]["level"] == "ok" and "10 committed models" in findings["models"]["what"]
-    assert findings["policy"]["level"] == "warning" and "respect nightly" in findings["policy"]["way_out"]
+    assert findings["policy"]["level"] == "ok" and "come with the program" in findings["policy"]["what"]
     assert findings["telemetry"]["level"] == "ok"
     for entry in findings.values():
         assert entry["level"] == "ok" or entry["way_out"]

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from flows.cli import app
 from hardware_runners.host.findings import Finding
+from respect_core.policy.solver import pretrained_path
 
 CHECKS = {"host python", "edgetpu_compiler", "pycoral", "interpreter", "libedgetpu", "device"}
 
@@ -20,6 +21,29 @@ def test_devices_and_their_software_are_among_the_findings(tmp_path: Path) -> No
     assert {finding["check"] for finding in findings} >= CHECKS
     for finding in findings:
         assert finding["level"] == "ok" or finding["way_out"]
+
+
+def test_the_policy_in_use_is_among_the_findings_whatever_its_file_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def policy() -> dict[str, str]:
+        result = CliRunner().invoke(app, ["doctor", "--home", str(tmp_path), "--json"])
+        found = json.loads(result.stdout)["findings"]
+        (finding,) = (finding for finding in found if finding["check"] == "policy")
+        return dict(finding)
+
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    finding = policy()
+    assert finding["level"] == "ok" and "weights that come with the program are used" in finding["what"]
+    (tmp_path / "mlflow").mkdir()
+    (tmp_path / "mlflow" / "mlflow.db").touch()
+    champion = tmp_path / "champion.safetensors"
+    champion.write_bytes(pretrained_path().read_bytes())
+    finding = policy()
+    assert finding["level"] == "ok" and finding["what"].startswith("champion messages-")
+    champion.write_bytes(champion.read_bytes()[:1000])
+    finding = policy()
+    assert finding["level"] == "error" and "truncated" in finding["what"] and str(champion) in finding["way_out"]
 
 
 def test_an_error_of_the_host_is_an_error_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
@@ -49,6 +50,7 @@ def test_a_sweep_goes_on_after_a_kill_and_compares_every_seed(home: Home, monkey
     assert len(again) <= 3 and not done.published.reused
 
     rows = home.dataset(SWEEPS).read(done.published.partition).to_pylist()
+    assert pq.read_table(home.dataset(SWEEPS).data).num_rows == len(rows), "analysts read the folder as a whole"
     pairs = {(variant, seed) for variant in ("usual", "one-phase") for seed in (0, 1)}
     assert {(r["variant"], r["training_seed"]) for r in rows} == pairs
     assert {r["set_name"] for r in rows} == SETS and len(rows) == 4 * len(SETS)
@@ -65,6 +67,8 @@ def test_a_sweep_goes_on_after_a_kill_and_compares_every_seed(home: Home, monkey
     children = [run for run in runs if run.data.tags.get("mlflow.parentRunId") == parent.info.run_id]
     assert len(children) == 4 and len(runs) == 5
     assert {run.info.status for run in runs} == {"FINISHED"}
+    sets = {f"dataset.{name}.digest" for name in ("labels", *(f"validation-{s}" for s in SETS - {"all", "held-out"}))}
+    assert all(sets <= set(run.data.tags) for run in runs), "every run says what it learned from and is judged by"
     assert [entry.path for entry in tracking.client.list_artifacts(parent.info.run_id)] == ["sweep.md"]
     assert {run.info.run_name for run in children} == {f"{v} seed {s}" for v, s in pairs}
     assert tracking.version_of("champion") is None, "a sweep registers nothing"

@@ -21,6 +21,7 @@ from respect_core.policy.training_state import weights_of
 from respect_core.solve.protocol import Problem, SolveOptions
 from respect_core.sources.graph_json import graph_to_json
 from respect_core.sources.synthetic import SyntheticSpec, generate_graph
+from tasks import tracking_registry
 from tasks.policy_gate import ensure_champion, promote_if_better
 from tasks.tracking import POLICY_MODEL, NoChampionError, Tracking, champion_checkpoint, tracking_uri
 from tests.conftest import ROOT
@@ -314,6 +315,20 @@ def test_the_shipped_weights_replace_a_champion_that_cannot_be_read_any_more(tra
     tracking.checkpoint_of(shipped).write_bytes(b"spoilt")
     again = promote_if_better(tracking, cases())
     assert again.champion_version not in (first, shipped) and tracking.version_of("champion") == again.champion_version
+
+
+def test_a_champion_that_cannot_be_written_down_does_not_replace_the_one_in_use(tracking, home, tmp_path, monkeypatch):
+    first = use(tracking, checkpoint(tmp_path, 1))
+    second = register(tracking, checkpoint(tmp_path, 2))
+
+    def full(*args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tracking_registry.shutil, "copyfile", full)
+    with pytest.raises(UnwritableError, match="No space left on device"):
+        tracking.promote(second, first)
+    assert (tracking.version_of("champion"), tracking.version_of("previous")) == (first, None)
+    assert champion_checkpoint(home).read_bytes() == (tmp_path / "seed1.safetensors").read_bytes()
 
 
 def test_the_champion_serves_graphs_of_any_size_without_the_checkout(tracking, tmp_path):

@@ -55,6 +55,28 @@ def test_lines_without_a_terminal(caplog):
     ]
 
 
+@pytest.mark.parametrize(
+    ("first", "said"),
+    [
+        (TrainingStep(phase="imitation", epoch=1, step=1, value=0.25), []),
+        (
+            TrainingStep(phase="imitation", epoch=2, step=1, value=0.25),
+            ["an interrupted training goes on, with epoch 2"],
+        ),
+        (
+            TrainingStep(phase="best-of", epoch=0, step=21, value=0.25),
+            ["an interrupted training goes on, with step 21 of the second phase"],
+        ),
+    ],
+)
+def test_a_training_that_was_killed_says_where_it_goes_on(caplog, first, said):
+    console = Console(file=io.StringIO())
+    with caplog.at_level(logging.INFO, LOG.name), training_progress(CONFIG, 95, LOG, console) as progress:
+        progress.step(first)
+        progress.step(first._replace(step=first.step + 1))
+    assert [record.getMessage() for record in caplog.records] == said
+
+
 def test_long_epochs_say_how_far_they_are_without_a_terminal(caplog, monkeypatch):
     monkeypatch.setattr(train_progress, "QUIET_S", 0.0)
     lines = show(Console(file=io.StringIO()), caplog)

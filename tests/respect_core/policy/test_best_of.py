@@ -159,7 +159,16 @@ def test_a_gradient_that_becomes_nan_stops_with_step_and_graphs(chunk, checkpoin
 def test_nonsense_is_refused(chunk, checkpoint, tmp_path):
     with pytest.raises(BadInputError, match="group is 1"):
         BestOfConfig(group=1)
-    with pytest.raises(BadInputError, match="steps is 0"):
-        BestOfConfig(steps=0)
+    for name, value in {
+        "steps": 0,
+        "batch_size": 2.5,
+        "samples": True,
+        "seed": -1,
+        "learning_rate": float("nan"),
+    }.items():
+        with pytest.raises(BadInputError, match=f"{name} is {value}"):
+            BestOfConfig(**{name: value})
+    with pytest.raises(BadInputError, match=r"group is 2\.5"):
+        BestOfConfig(group=2.5)
     with pytest.raises(BadInputError, match="another architecture"):
         train_best_of(ChunksInMemory(chunks=(chunk,)), replace(checkpoint, config=PointerConfig()), tmp_path, QUICK)

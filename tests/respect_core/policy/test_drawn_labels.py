@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from respect_core.errors import BadInputError
-from respect_core.policy import drawn_labels
+from respect_core.policy import drawn_labels, timed_labels
 from respect_core.policy.batches import encode
+from respect_core.policy.checkpoint import read_tensors, write_tensors
 from respect_core.policy.chunks import LabelChunk, joined
 from respect_core.policy.drawn_labels import KINDS, DrawnLabels, draw_chunk
 from respect_core.policy.features import NUM_FEATURES, fill_features, problem_globals
@@ -42,7 +43,7 @@ def test_the_features_of_a_timed_label_are_those_of_inference():
     for at, label in enumerate(labels):
         batch = encode(chunk, np.array([at]), seed=at)
         search = LocalSearch(label.problem, 0)
-        budget = int(chunk.peak_bytes[at])
+        budget = int(chunk.peaks[at])
         if batch.features[0, 0, 21] != np.float32(search.loads.sum() / (label.problem.num_stages * budget)):
             continue  # taught under a larger budget
         n = label.problem.graph.num_ops
@@ -106,6 +107,21 @@ def test_chunks_are_kept_and_damaged_ones_solved_again(tmp_path, monkeypatch):
     assert DrawnLabels(plain=2).digest != DrawnLabels(plain=1).digest
 
 
+def test_a_chunk_that_was_drawn_in_another_way_is_not_taken_for_this_one(tmp_path, monkeypatch):
+    source = DrawnLabels(plain=1, timed=1, graphs=6, folder=tmp_path)
+    plain, timed_one = source.chunk(0), source.chunk(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(drawn_labels, "KINDS", (("local", 0),))
+        assert not same(source.chunk(0), plain)
+        patch.setattr(timed_labels, "RECIPE", ("another",))
+        patch.setattr(drawn_labels, "timed_chunk", lambda labels: plain)
+        assert same(source.chunk(1), plain)
+    assert same(source.chunk(0), plain) and same(source.chunk(1), timed_one)
+    arrays, header, _ = read_tensors(tmp_path / "plain-0-6.safetensors")
+    write_tensors(tmp_path / "plain-0-6.safetensors", {n: a for n, a in arrays.items() if n != "shares"}, header)
+    assert same(source.chunk(0), plain), "of an older layout"
+
+
 def test_chunks_are_of_every_family_and_of_no_frozen_seed():
     drawn = [draw_chunk(i, 3) for i in range(len(KINDS))]
     assert {name.split("-")[0] for chunk in drawn for name in chunk.ids} == {"local", "wide", "paper"}
@@ -123,7 +139,7 @@ def test_joined_chunks_hold_what_each_holds():
             ours = whole.with_labels(np.array([at]))
             theirs = part.with_labels(np.array([label]))
             assert ours.stage_of.tolist() == theirs.stage_of.tolist()
-            assert ours.shares.tolist() == theirs.shares.tolist() and ours.peak_bytes == theirs.peak_bytes
+            assert ours.shares.tolist() == theirs.shares.tolist() and ours.peaks == theirs.peaks
             a, b = bare_graph(ours, int(ours.graph_of[0])), bare_graph(theirs, int(theirs.graph_of[0]))
             assert all(getattr(a, name).tolist() == getattr(b, name).tolist() for name in ("weight", "first", "near"))
             at += 1

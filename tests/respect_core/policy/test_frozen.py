@@ -89,7 +89,7 @@ def test_kept_peaks_are_those_of_a_fresh_proof(name, at):
     )
     chunk = found.chunk
     of_graph = np.flatnonzero(chunk.graph_of == chunk.ids.index(graph.name))
-    kept = dict(zip(chunk.num_stages[of_graph].tolist(), chunk.peak_bytes[of_graph].tolist(), strict=True))
+    kept = dict(zip(chunk.num_stages[of_graph].tolist(), chunk.peaks[of_graph].tolist(), strict=True))
     assert list(kept.values()) == prove_peaks([graph], 60)[graph.name]
 
 
@@ -101,7 +101,7 @@ def test_the_peaks_of_the_ten_models_are_those_of_a_fresh_proof():
             found = get_solver("exact").solve(
                 Problem.of(load_model(name), int(chunk.num_stages[at])), SolveOptions(time_limit_s=60)
             )
-            assert found.status == "optimal" and found.numbers.peak_param_bytes == chunk.peak_bytes[at]
+            assert found.status == "optimal" and found.numbers.peak_param_bytes == chunk.peaks[at]
 
 
 @pytest.mark.parametrize("name", ["local-200", "wide-30", IMAGENET])
@@ -114,7 +114,7 @@ def test_no_schedule_beats_a_kept_peak_and_the_gaps_are_those_of_the_bare_policy
     for at in range(0, len(found), 7):
         graph = graphs[found.chunk.ids[found.chunk.graph_of[at]]]
         peak = solver.solve(Problem.of(graph, int(found.chunk.num_stages[at])), SolveOptions()).numbers.peak_param_bytes
-        assert gaps[at] == pytest.approx(peak / found.chunk.peak_bytes[at] - 1)
+        assert gaps[at] == pytest.approx(peak / found.chunk.peaks[at] - 1)
 
 
 def test_a_training_on_a_frozen_graph_is_refused_whatever_its_name(tmp_path):
@@ -158,7 +158,9 @@ def test_a_training_is_judged_by_all_problems_alike_and_each_set_is_told(tmp_pat
     assert [point.step for point in outcome.refinement] == [3]
 
 
-@pytest.mark.parametrize("damage", ["not json", "another format", "of other graphs", "gone"])
+@pytest.mark.parametrize(
+    "damage", ["not json", "another format", "of other graphs", "without graphs", "without a peak", "gone"]
+)
 def test_damaged_optima_are_named(tmp_path, damage):
     path = tmp_path / "optima.json"
     content = json.loads(optima_path().read_text(encoding="utf-8"))
@@ -166,6 +168,10 @@ def test_damaged_optima_are_named(tmp_path, damage):
         content["format"] = 99
     elif damage == "of other graphs":
         content["sets"][1]["graphs"] = "0" * 64
+    elif damage == "without graphs":
+        del content["sets"][1]["graphs"]
+    elif damage == "without a peak":
+        content["sets"][1]["peaks"].popitem()
     if damage != "gone":
         path.write_text("{" if damage == "not json" else json.dumps(content), encoding="utf-8")
     with pytest.raises(CorruptDatasetError, match=r"optima\.json"):

@@ -152,7 +152,7 @@ def test_the_gap_of_training_is_the_gap_of_the_bare_solver(tmp_path):
     solver, gaps = PolicySolver.from_checkpoint(outcome.checkpoint).bare(), []
     for at in range(len(held)):
         problem = Problem.of(graphs[held.ids[held.graph_of[at]]], int(held.num_stages[at]))
-        gaps.append(solver.solve(problem, SolveOptions()).value[0] / held.peak_bytes[at] - 1)
+        gaps.append(solver.solve(problem, SolveOptions()).value[0] / held.peaks[at] - 1)
     checkpoint = read_checkpoint(outcome.checkpoint)
     scorer = Scorer(checkpoint.config, checkpoint.weights)
     assert np.allclose(greedy_gaps(held, np.arange(len(held)), scorer), gaps)
@@ -230,6 +230,25 @@ def test_settings_outside_their_range_are_refused(values):
 def test_no_labels_are_refused(tmp_path):
     with pytest.raises(BadInputError, match="no labels"):
         train_imitation(ChunksInMemory(chunks=()), chunks()[0], folder=tmp_path, config=QUICK, network=SMALL)
+    unproven = chunk_of(tables()[0], LABELS.table([]))
+    with pytest.raises(BadInputError, match="no labels"):
+        train_imitation(ChunksInMemory(chunks=(unproven,)), chunks()[0], folder=tmp_path, config=QUICK, network=SMALL)
+
+
+def test_a_shard_without_a_proven_label_is_passed_over_in_both_phases(tmp_path):
+    unproven = chunk_of(tables()[0], LABELS.table([]))
+    config = replace(QUICK, epochs=2, best_of_steps=60)
+    outcome = train_imitation(
+        ChunksInMemory(chunks=(unproven, chunks()[1])), chunks()[0], folder=tmp_path, config=config, network=SMALL
+    )
+    assert len(outcome.epochs) == 2 and outcome.refinement[-1].step == 60
+    with pytest.raises(BadInputError, match="no labels"):
+        best_of.train_best_of(
+            ChunksInMemory(chunks=(unproven, unproven)),
+            read_checkpoint(outcome.checkpoint),
+            tmp_path / "a.safetensors",
+            best_of.BestOfConfig(steps=2),
+        )
 
 
 def test_the_second_phase_is_kept_where_it_is_better_and_is_not_repeated(tmp_path, monkeypatch):

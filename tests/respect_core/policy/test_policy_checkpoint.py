@@ -90,6 +90,7 @@ GOOD = {
     ("change", "message"),
     [
         ({"architecture": "transformer"}, "architecture 'transformer', this program reads 'messages' and 'pointer'"),
+        ({"architecture": ["pointer"]}, r"architecture \['pointer'\], this program reads"),
         ({"format_version": 2}, "format version 2, this program reads 1"),
         ({"config": None}, "lacks its config"),
         ({"config": {**GOOD["config"], "hidden_size": 0}}, "hidden_size is 0"),

@@ -11,9 +11,11 @@ from respect_core.errors import BadInputError, InputFileError, TrainingDivergedE
 from respect_core.policy import pointer_losses
 from respect_core.policy.checkpoint import CHECKPOINT_NAME, read_checkpoint
 from respect_core.policy.config import PointerConfig, TrainConfig
+from respect_core.policy.encoding import features_of_rows
 from respect_core.policy.epochs import STATE_NAME
 from respect_core.policy.pointer import PointerNetwork
 from respect_core.policy.pointer_losses import Losses
+from respect_core.policy.pointer_orders import DrawnGraphs, parent_bits
 from respect_core.policy.pretrain_pointer import draw
 from respect_core.policy.solver import PolicySolver
 from respect_core.policy.train import train
@@ -189,6 +191,43 @@ def test_the_published_way_lowers_the_cosine_cost_and_replaces_its_baseline(tmp_
 def test_a_network_with_batch_norm_is_no_checkpoint_to_schedule_with(tmp_path):
     with pytest.raises(InputFileError, match="architecture 'pointer with batch norm'"):
         read_checkpoint(run(tmp_path, "published").checkpoint)
+
+
+@pytest.mark.parametrize("edges", [[], [(0, 1), (1, 2)]], ids=["single", "chain"])
+@pytest.mark.parametrize("way", WAYS)
+def test_graphs_that_leave_no_choice_change_nothing_and_stop_nothing(tmp_path, way, edges):
+    n = 1 + len(edges)
+    pairs, param_bytes = np.array(edges, dtype=np.int64).reshape(-1, 2), np.arange(1, 24 * n + 1).reshape(24, n)
+    graphs = DrawnGraphs(
+        names=tuple(f"g{i}" for i in range(24)),
+        features=np.stack([features_of_rows(pairs, row) for row in param_bytes]),
+        parents=np.stack([parent_bits(pairs, n)] * 24),
+        param_bytes=param_bytes,
+        num_stages=np.array([1]),
+        stages=np.zeros((24, 1, n), dtype=np.int64),
+        peak_bytes=param_bytes.sum(axis=1, keepdims=True),
+    )
+    source = Drawn()
+    source.graphs = lambda epoch: graphs
+    config = replace(WAYS[way][0], legal=True)
+    outcome = run(tmp_path, way, config=config, source=source, validation=graphs)
+    assert [e.gradient_norm for e in outcome.epochs] == [0.0] * 4
+    assert outcome.untrained_gap == 0.0 and {e.validation_gap for e in outcome.epochs} == {0.0}
+
+
+def test_scores_that_become_nan_while_orders_are_sampled_stop_with_step_and_graphs(tmp_path, monkeypatch):
+    honest, calls = Losses.reinforce, []
+
+    def spoilt(self, *args):
+        calls.append(1)
+        if len(calls) == 3:
+            self.network.pointer.v.data[0] = math.nan
+        return honest(self, *args)
+
+    monkeypatch.setattr(Losses, "reinforce", spoilt)
+    with pytest.raises(TrainingDivergedError, match=r"step 3 of epoch 1: the loss is nan.*graphs local-10-s5"):
+        run(tmp_path, config=replace(OURS, imitation_epochs=0))
+    assert read_checkpoint(tmp_path / CHECKPOINT_NAME).training["epoch"] == 0
 
 
 def test_a_loss_that_becomes_nan_stops_with_step_and_graphs_and_keeps_the_checkpoint(tmp_path, monkeypatch):

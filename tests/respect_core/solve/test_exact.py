@@ -82,6 +82,12 @@ def test_small_ratios_trade_peak_for_crossings(problem: Problem, ratio: int) -> 
     assert_equals_brute_force(replace(problem, objective="weighted", ratio=ratio))
 
 
+@pytest.mark.parametrize("ratio", [1, 2, 3])
+def test_a_smaller_peak_found_while_trading_leaves_no_states_of_larger_stages_behind(ratio: int) -> None:
+    graph = chained(5, [(0, 1), (0, 2), (0, 3), (0, 4), (3, 4)], [3, 2, 2, 1, 1], [1] * 5)
+    assert_equals_brute_force(Problem.of(graph, 4, "weighted", ratio=ratio))
+
+
 @settings(max_examples=80)
 @given(problem=problems(), max_sets=st.integers(0, 6), time_limit_s=st.sampled_from([0.0, 60.0]))
 def test_limits_never_yield_a_false_claim(problem: Problem, max_sets: int, time_limit_s: float) -> None:

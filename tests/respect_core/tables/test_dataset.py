@@ -141,6 +141,15 @@ def test_nothing_to_publish_and_unknown_partitions_are_said(tmp_path: Path) -> N
         dataset.read("set=y")
 
 
+def test_readers_open_all_partitions_as_one_table_so_none_is_named_after_a_column(tmp_path: Path) -> None:
+    for partition in ("set=x", "set=y"):
+        dataset = published(tmp_path, partition)
+    frame = pq.read_table(dataset.data).to_pandas()
+    assert len(frame) == 2 * len(ROWS) and set(frame["set"]) == {"x", "y"}
+    with pytest.raises(BadInputError, match="named after the column 'name' of table 'things'"):
+        dataset.stage("name=x", "f")
+
+
 def test_a_part_of_another_table_is_refused(tmp_path: Path) -> None:
     staging = Dataset(tmp_path, SCHEMA).stage("set=x", "f")
     with pytest.raises(BadInputError, match=r"'things' cannot be written: it holds table 'others'"):
