@@ -39,7 +39,7 @@ def run_nightly(size: str, seed: int, home: Path | None, as_json: bool) -> None:
     training, segments, memory = result.train.policy.training, result.segments, result.memory
     cut = [result.schedules, result.pipeline_schedules, result.robustness]
     timed = [result.benchmarks, result.pipeline_benchmarks, result.measured]
-    _print_published([*result.graphs, *result.labels, training, *cut, segments, memory, *timed])
+    _print_published([*result.graphs, *result.labels, training, result.generalisation, *cut, segments, memory, *timed])
     _print_policy(result.train)
     _print_summary(at, result.schedules.partition)
     typer.echo(f"report: {result.report}")

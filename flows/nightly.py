@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from prefect import flow, get_run_logger
 
 from flows.benchmark import benchmark
+from flows.generalise import ensure_generalisation
 from flows.generate import generate
 from flows.label import label
 from flows.measure import measure_jobs
@@ -14,11 +15,14 @@ from flows.order import order
 from flows.schedule import schedule
 from flows.split import segment_set, split
 from flows.train import TrainResult, train
+from respect_core.tables.files import sha256_of
 from tasks.home import Home
 from tasks.measure import find_jobs, write_small_jobs
+from tasks.plan import RunPlan
 from tasks.publishing import Published
 from tasks.report import ReportSources, log_report, write_run_report
 from tasks.sizes import SizeName
+from tasks.tracking import champion_checkpoint
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +32,8 @@ class NightlyResult:
     graphs: list[Published]
     labels: list[Published]
     train: TrainResult
+    generalisation: Published
+    """The policy in use on graphs unlike those it was trained on."""
     schedules: Published
     """Layer graphs cut for peak memory."""
     pipeline_schedules: Published
@@ -60,6 +66,9 @@ def nightly(size: SizeName = "smoke", seed: int = 0, home: str | None = None) ->
         graphs = generate(size, seed, home)
         labels = label(size, seed, home)
         trained = train(size, seed, home)
+        checkpoint = champion_checkpoint(at.path)
+        wanted = RunPlan.of(size, seed).generalisation(sha256_of(checkpoint))
+        generalisation = ensure_generalisation(at, wanted, checkpoint)
         (schedules,) = schedule(size, seed, home)
         pipeline_schedules, robustness = schedule(size, seed, home, "throughput")
         segments = split(size, seed, home)
@@ -81,6 +90,7 @@ def nightly(size: SizeName = "smoke", seed: int = 0, home: str | None = None) ->
                 measured=measured.partition,
                 segments=segments.partition,
                 training=trained.policy.training.partition,
+                generalisation=generalisation.partition,
                 memory=memory.partition,
                 policy=policy,
             ),
@@ -91,6 +101,7 @@ def nightly(size: SizeName = "smoke", seed: int = 0, home: str | None = None) ->
             graphs=graphs,
             labels=labels,
             train=trained,
+            generalisation=generalisation,
             schedules=schedules,
             pipeline_schedules=pipeline_schedules,
             robustness=robustness,

@@ -10,6 +10,7 @@ from respect_core.solve.labelling import LabelConfig
 from respect_core.solve.robust import NUM_SCENARIOS
 from respect_core.sources.catalog import IMAGENET_MODELS, INT8
 from respect_core.sources.synthetic import SyntheticSpec
+from tasks.generalisation import SWEEPS, GeneralisationSet
 from tasks.generate import GraphSet
 from tasks.label import LabelSet
 from tasks.memory import NETWORKS, MemorySet
@@ -82,6 +83,10 @@ class RunPlan:
     def memory(self) -> MemorySet:
         """The networks ordered for least activation memory."""
         return MemorySet(networks=NETWORKS, time_limit_s=self.size.schedule_time_limit_s, seed=self.seed)
+
+    def generalisation(self, policy: str) -> GeneralisationSet:
+        """Return the generalisation test of the policy whose weights have this digest; its graphs know no seed."""
+        return GeneralisationSet(policy=policy, sweeps=SWEEPS, num_graphs=self.size.generalisation_graphs)
 
     def schedules(self, policy: str | None) -> ScheduleSet:
         """Return the schedules of the ten layer graphs; ``policy`` is the digest of the champion's weights."""

@@ -15,6 +15,7 @@ from respect_core.report.data import ReportInput, Rows
 from respect_core.report.page import write_report
 from respect_core.report.summary import summary_markdown
 from respect_core.tables.benchmarks import BENCHMARKS
+from respect_core.tables.generalisation import GENERALISATION
 from respect_core.tables.memory import MEMORY
 from respect_core.tables.robustness import ROBUSTNESS
 from respect_core.tables.schedules import SCHEDULES
@@ -52,6 +53,7 @@ class ReportSources:
     segments: str | None = None
     training: str | None = None
     memory: str | None = None
+    generalisation: str | None = None
     policy: str = "none"
     """Which policy made the schedules, in words."""
 
@@ -76,6 +78,7 @@ def write_run_report(home: Path, sources: ReportSources) -> Path:
         segments=read(SEGMENTS, sources.segments),
         training=read(TRAINING, sources.training),
         memory=read(MEMORY, sources.memory),
+        generalisation=read(GENERALISATION, sources.generalisation),
         facts={
             "Run": {"size": sources.size, "seed": sources.seed, "policy": sources.policy},
             "Versions": {name: metadata.version(name) for name in PACKAGES},
@@ -107,6 +110,7 @@ def _digests(home: Home, sources: ReportSources) -> dict[str, object]:
         (SEGMENTS, sources.segments),
         (MEMORY, sources.memory),
         (TRAINING, sources.training),
+        (GENERALISATION, sources.generalisation),
     )
     return {
         f"{schema.name}/{partition}": home.dataset(schema).partition(partition).digest[:16]

@@ -37,6 +37,8 @@ class PipelineSize:
     """Deadline of one solver for one model and K."""
     benchmark_items: int
     """Timed inferences of a benchmark."""
+    generalisation_graphs: int
+    """Graphs of every point of the generalisation test."""
 
     def train_config(self, seed: int) -> ImitationConfig:
         """Return the training settings with this seed."""
@@ -66,6 +68,7 @@ SIZES: Final[dict[SizeName, PipelineSize]] = {
         label_time_limit_s=20,
         schedule_time_limit_s=15,
         benchmark_items=50,
+        generalisation_graphs=10,
     ),
     "nightly": PipelineSize(
         name="nightly",
@@ -78,6 +81,7 @@ SIZES: Final[dict[SizeName, PipelineSize]] = {
         label_time_limit_s=60,
         schedule_time_limit_s=60,
         benchmark_items=500,
+        generalisation_graphs=30,
     ),
     "full": PipelineSize(
         name="full",
@@ -90,6 +94,7 @@ SIZES: Final[dict[SizeName, PipelineSize]] = {
         label_time_limit_s=60,
         schedule_time_limit_s=300,
         benchmark_items=1000,
+        generalisation_graphs=60,
     ),
 }
 

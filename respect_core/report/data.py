@@ -60,6 +60,8 @@ class ReportInput:
     """Rows of the table `training`."""
     memory: Rows = ()
     """Rows of the table `memory`."""
+    generalisation: Rows = ()
+    """Rows of the table `generalisation`."""
     facts: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     """Footer: for every heading (`Versions`, `Seeds`, `Datasets`) names and values."""
     title: str = "Schedules for pipelines of Edge TPUs"

@@ -14,6 +14,7 @@ from respect_core.errors import UnwritableError
 from respect_core.report.data import POLICY, ReportInput, settings_of, solver_order, throughputs_of
 from respect_core.report.dots import label
 from respect_core.report.figures import load_layouts
+from respect_core.report.generalisation import add_generalisation
 from respect_core.report.headline import headline_cards
 from respect_core.report.html_parts import esc
 from respect_core.report.loads import load_choices, pipeline_loads
@@ -64,6 +65,7 @@ def build_report(report: ReportInput) -> str:
     add_loads(page, loads)
     page.add(segments_section(report.segments), memory_section(report.memory))
     add_training(page, report)
+    add_generalisation(page, report.generalisation)
     return _document(report, page, headline_cards(settings, throughputs, pipelines), list(page.styles), loads)
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from respect_core.tables.benchmarks import BENCHMARKS
 from respect_core.tables.files import write_atomically
+from respect_core.tables.generalisation import GENERALISATION
 from respect_core.tables.graphs import GRAPHS
 from respect_core.tables.labels import LABEL_TIMINGS, LABELS
 from respect_core.tables.memory import MEMORY
@@ -37,6 +38,7 @@ TABLES: Final[dict[str, TableSchema]] = {
         TRAINING,
         VALIDATION,
         SWEEPS,
+        GENERALISATION,
     )
 }
 

@@ -13,7 +13,6 @@ from respect_core.objective import OBJECTIVES, Objective
 from respect_core.solve.exact import ExactSolver
 from respect_core.solve.protocol import Problem, SolveOptions
 from respect_core.sources.synthetic import SyntheticSpec, generate_graph
-from tests.benchmarks.generalisation_graphs import WEIGHTS, GraphKind, draw_graph, sweeps
 from tests.benchmarks.where_it_pays_methods import METHODS, Study, Trace
 from tests.benchmarks.where_it_pays_statistics import Mean, mean_of, percent, renew
 
@@ -71,19 +70,3 @@ def test_only_what_lies_between_the_markers_changes(tmp_path: Path) -> None:
     assert page.read_text(encoding="utf-8") == "before\n<!-- a -->\nnew\n<!-- a -->\nafter\n"
     with pytest.raises(ValueError, match="<!-- b -->"):
         renew(page, {"b": []})
-
-
-@pytest.mark.parametrize("weights", WEIGHTS)
-def test_drawn_graphs_are_of_their_kind(weights: str) -> None:
-    kind = GraphKind(num_ops=40, window=4, in_degrees=(3, 3), weights=weights)
-    graph = draw_graph(kind, 1, 2)
-    again = draw_graph(kind, 1, 2)
-    spans = graph.edges[:, 1] - graph.edges[:, 0]
-    assert graph.num_ops == 40 and spans.min() >= 1 and spans.max() <= 4
-    assert max(len(parents) for parents in graph.parents) <= 3
-    assert np.array_equal(graph.param_bytes, again.param_bytes) and np.array_equal(graph.edges, again.edges)
-
-
-def test_every_sweep_has_points_of_different_labels() -> None:
-    for points in sweeps().values():
-        assert len({point.label for point in points}) == len(points) > 1

@@ -39,9 +39,11 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
         network=NetworkConfig(width=8, rounds=1),
         benchmark_items=4,
         schedule_time_limit_s=10,
+        generalisation_graphs=1,
     )
     monkeypatch.setitem(SIZES, "smoke", small)
     monkeypatch.setattr("tasks.plan.IMAGENET_MODELS", ("Xception",))
+    monkeypatch.setattr("tasks.plan.SWEEPS", ("stages K (60 ops)",))
     monkeypatch.setattr("tasks.plan.NETWORKS", ("SwiftNet-HPD-C", "small-int8"))
 
 

@@ -13,10 +13,11 @@ import pytest
 
 from respect_core.constraints import Constraints
 from respect_core.errors import CorruptDatasetError, QualityError, SolverFailedError
-from respect_core.policy.solver import pretrained_path
+from respect_core.policy.solver import PolicySolver, pretrained_path
 from respect_core.schedule import first_violation
 from respect_core.sources.catalog import load_model
 from respect_core.tables.benchmarks import BENCHMARKS
+from respect_core.tables.generalisation import GENERALISATION
 from respect_core.tables.graphs import GRAPHS
 from respect_core.tables.labels import LABELS
 from respect_core.tables.memory import MEMORY
@@ -40,7 +41,7 @@ def test_nightly_runs_end_to_end_and_reuses_what_is_unchanged(home: Home) -> Non
     first = nightly("smoke", 0, str(home.path))
     scheduled = (first.schedules, first.pipeline_schedules, first.robustness)
     timed = (first.benchmarks, first.pipeline_benchmarks, first.measured)
-    published = (*first.graphs, *first.labels, *scheduled, first.segments, first.memory, *timed)
+    published = (*first.graphs, *first.labels, *scheduled, first.segments, first.memory, first.generalisation, *timed)
     assert not any(p.reused for p in published)
     decision = first.train.decision
     assert (
@@ -65,6 +66,9 @@ def test_nightly_runs_end_to_end_and_reuses_what_is_unchanged(home: Home) -> Non
     assert [(r["concat"], r["may_rewrite"], r["status"]) for r in memory if r["model"] == "SwiftNet-HPD-C"] == [
         (concat, may_rewrite, "optimal") for concat in ("in-place", "separate") for may_rewrite in (False, True)
     ]
+    generalised = home.dataset(GENERALISATION).read(first.generalisation.partition).to_pylist()
+    assert {row["value"] for row in generalised} == {"2", "4", "8", "16"}
+    assert {row["policy"] for row in generalised} == {PolicySolver.from_checkpoint(pretrained_path()).version}
     benchmarks = home.dataset(BENCHMARKS).read(first.benchmarks.partition).to_pylist()
     assert benchmarks and all(row["is_simulated"] for row in benchmarks)
     measured = home.dataset(BENCHMARKS).read(first.measured.partition).to_pylist()
@@ -84,7 +88,12 @@ def test_nightly_runs_end_to_end_and_reuses_what_is_unchanged(home: Home) -> Non
     report = Path(first.report)
     page = report.read_text(encoding="utf-8")
     assert "Xception" in page and "SwiftNet-HPD-C" in page
-    for heading in ("Throughput on a pipeline, usb3 (simulated)", "Measured on this host’s processor", "Segments"):
+    for heading in (
+        "Throughput on a pipeline, usb3 (simulated)",
+        "Measured on this host’s processor",
+        "Segments",
+        "Generalisation",
+    ):
         assert f"<h2>{heading}" in page
     tracking = Tracking(home.path)
     logged = tracking.client.list_artifacts(first.train.policy.run_id, "report")
@@ -93,7 +102,9 @@ def test_nightly_runs_end_to_end_and_reuses_what_is_unchanged(home: Home) -> Non
     assert champion_checkpoint(home.path).read_bytes() == pretrained_path().read_bytes()
 
     second = nightly("smoke", 0, str(home.path))
-    assert all(p.reused for p in (*second.graphs, *second.labels, second.segments, second.memory))
+    assert all(
+        p.reused for p in (*second.graphs, *second.labels, second.segments, second.memory, second.generalisation)
+    )
     assert all(p.reused for p in (second.schedules, second.pipeline_schedules, second.robustness))
     assert second.train.policy.reused and second.train.policy.version == first.train.policy.version
     assert not any(p.reused for p in (second.benchmarks, second.pipeline_benchmarks, second.measured))
@@ -109,6 +120,7 @@ def test_nightly_runs_end_to_end_and_reuses_what_is_unchanged(home: Home) -> Non
         BENCHMARKS,
         TRAINING,
         VALIDATION,
+        GENERALISATION,
     ):
         home.dataset(schema).verify()
 

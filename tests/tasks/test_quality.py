@@ -18,6 +18,7 @@ from respect_core.tables.catalogue import TABLES
 from respect_core.tables.domain_checks import (
     DomainColumns,
     benchmark_checks,
+    generalisation_checks,
     graph_checks,
     label_checks,
     memory_checks,
@@ -254,6 +255,7 @@ def domain_of(name: str) -> Callable[[pa.Table], DomainColumns]:
         "training": training_checks,
         "validation": validation_checks,
         "sweeps": sweep_checks,
+        "generalisation": generalisation_checks,
     }[name]
 
 
@@ -283,6 +285,8 @@ def test_right_tables_pass_their_audit(name: str) -> None:
         ("validation", 1, {"problems": 4}, "problems_constant"),
         ("sweeps", 0, {"set_name": "another"}, "sets_complete"),
         ("sweeps", 1, {"problems": 4}, "problems_constant"),
+        ("generalisation", 1, {"num_proven": 5}, "proven_within_graphs"),
+        ("generalisation", 2, {"worst_gap": 0.0}, "worst_gap_fits_mean"),
     ],
 )
 def test_a_broken_domain_rule_is_named_with_its_row(name: str, row: int, change: Any, rule: str) -> None:

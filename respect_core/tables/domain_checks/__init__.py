@@ -2,6 +2,7 @@
 
 from respect_core.tables.domain_checks.columns import DomainColumns
 from respect_core.tables.domain_checks.flat import FlatGraphs, flatten_graphs
+from respect_core.tables.domain_checks.generalisation import generalisation_checks
 from respect_core.tables.domain_checks.graphs import graph_checks, op_checks, tensor_checks
 from respect_core.tables.domain_checks.labels import label_checks
 from respect_core.tables.domain_checks.memory import memory_checks
@@ -15,6 +16,7 @@ __all__ = [
     "FlatGraphs",
     "benchmark_checks",
     "flatten_graphs",
+    "generalisation_checks",
     "graph_checks",
     "label_checks",
     "memory_checks",

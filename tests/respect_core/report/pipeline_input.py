@@ -13,7 +13,7 @@ from respect_core.solve.protocol import Problem, SolveOptions
 from respect_core.solve.robust_rows import robustness_rows
 from respect_core.sources.synthetic import SyntheticSpec, generate_graph
 from tests.respect_core.report.report_input import benchmark_rows, whole_input
-from tests.respect_core.tables.table_data import segment_rows, small_graphs
+from tests.respect_core.tables.table_data import generalisation_rows, segment_rows, small_graphs
 
 SOLVERS = ("exact", "local-search", "robust-p90", "balanced", "profiling", "compiler-rule")
 STAGES = (2, 3)
@@ -78,4 +78,5 @@ def pipeline_input() -> ReportInput:
         robustness=judged,
         measured=measured_rows(),
         segments=[row for graph in small_graphs().values() for row in segment_rows(graph, 3)],
+        generalisation=generalisation_rows(),
     )

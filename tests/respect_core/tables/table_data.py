@@ -17,6 +17,7 @@ from respect_core.solve.orders import SIMPLE_ORDERS, BestOrderSolver, OrderSolve
 from respect_core.solve.protocol import Problem, SolveOptions, gap_of, result_of, result_row
 from respect_core.solve.robust_rows import robustness_rows
 from respect_core.tables.benchmarks import BENCHMARKS
+from respect_core.tables.generalisation import GENERALISATION, METHODS
 from respect_core.tables.graph_rows import GraphTables, graphs_to_tables
 from respect_core.tables.labels import LABEL_TIMINGS, LABELS
 from respect_core.tables.memory import MEMORY
@@ -217,6 +218,25 @@ def sweep_rows() -> list[Row]:
     ]
 
 
+def generalisation_rows() -> list[Row]:
+    return [
+        {
+            "policy": "p",
+            "changed": changed,
+            "value": value,
+            "point": point,
+            "method": method,
+            "num_graphs": 4,
+            "num_proven": 3,
+            "mean_gap": 0.01 * place,
+            "worst_gap": 0.02 * place,
+        }
+        for changed, values in (("ops", ("30", "60", "120")), ("weights", ("usual", "heavy")))
+        for point, value in enumerate(values)
+        for place, method in enumerate(METHODS)
+    ]
+
+
 def memory_rows(graphs: dict[str, DnnGraph]) -> list[Row]:
     """Every graph with and without rewriting, by both solvers."""
     return [
@@ -246,6 +266,7 @@ def valid_tables() -> dict[str, pa.Table]:
         "training": TRAINING.table(training_rows()),
         "validation": VALIDATION.table(validation_rows()),
         "sweeps": SWEEPS.table(sweep_rows()),
+        "generalisation": GENERALISATION.table(generalisation_rows()),
     }
 
 

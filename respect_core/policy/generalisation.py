@@ -1,15 +1,22 @@
-"""Graphs that differ from the training's in one thing: size, in-degree, width, number of stages or weights."""
+"""Graphs that differ from the training's in one thing: size, in-degree, width, number of stages or parameter bytes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final, TypeAlias
 
 import numpy as np
 
 from respect_core.graph import UNKNOWN, DnnGraph, IntArray
 
-Weights = Callable[[np.random.Generator, int], IntArray]
+Weights: TypeAlias = Callable[[np.random.Generator, int], IntArray]
+
+GRAPHS_VERSION: Final = "1"
+"""Changes when the same kind, seed and index give another graph."""
+
+SEED: Final = 30_000
+"""Of the graphs; always the same, so that networks compare."""
 
 
 def _usual(rng: np.random.Generator, n: int) -> IntArray:
@@ -30,10 +37,10 @@ def _sparse(rng: np.random.Generator, n: int) -> IntArray:
     return np.where(rng.random(n) < 0.9, 0, rng.integers(1, 5001, n))
 
 
-WEIGHTS: dict[str, Weights] = {"usual": _usual, "heavy": _heavy, "equal": _equal, "sparse": _sparse}
+WEIGHTS: Final[dict[str, Weights]] = {"usual": _usual, "heavy": _heavy, "equal": _equal, "sparse": _sparse}
 """Parameter bytes: as in the training (0 with probability 1/3, else 1..5000), heavy-tailed, all equal, 90 % zero."""
 
-LOCAL = 8
+LOCAL: Final = 8
 """Previous ops among which parents lie in the family `local`."""
 
 
@@ -100,5 +107,24 @@ def sweeps() -> dict[str, list[Point]]:
         "weights, local (60 ops)": [Point(label=w, kind=GraphKind(num_ops=60, weights=w)) for w in WEIGHTS],
         "weights, wide (30 ops)": [
             Point(label=w, kind=GraphKind(num_ops=30, window=None, weights=w)) for w in WEIGHTS
+        ],
+    }  # fmt: skip
+
+
+def few_sweeps() -> dict[str, list[Point]]:
+    """Return the fewer and smaller points that a pipeline run looks at, by the name of their sweep."""
+    return {
+        "ops": [Point(label=str(n), kind=GraphKind(num_ops=n)) for n in (30, 60, 120, 250)],
+        "stages K (60 ops)": [
+            Point(label=str(k), kind=GraphKind(num_ops=60), stages=(k,)) for k in (2, 4, 8, 16)
+        ],
+        "largest in-degree (60 ops)": [
+            Point(label=str(d), kind=GraphKind(num_ops=60, in_degrees=(d, d))) for d in (1, 4, 8)
+        ],
+        "width: parents among previous (60 ops)": [
+            Point(label=str(w or "all"), kind=GraphKind(num_ops=60, window=w)) for w in (2, LOCAL, None)
+        ],
+        "weights (60 ops)": [
+            Point(label=w, kind=GraphKind(num_ops=60, weights=w)) for w in ("usual", "heavy", "sparse")
         ],
     }  # fmt: skip
