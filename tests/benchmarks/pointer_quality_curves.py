@@ -1,6 +1,7 @@
 """Training curves of the pointer network: the published way, and ours.
 
     OMP_NUM_THREADS=1 python -m tests.benchmarks.pointer_quality_curves [--hidden 64] [--out docs] [--folder STATE]
+    OMP_NUM_THREADS=1 python -m tests.benchmarks.pointer_quality_curves --long [--hidden 64] [--epochs 40]
 
 Both begin with networks of the same size, learn from `local` graphs with 30 ops and their exact labels, in steps of 128
 orders, and are judged after every epoch by the same held-out graphs. The published way masks visited ops only, so its
@@ -30,12 +31,16 @@ from tests.benchmarks.where_it_pays_statistics import renew, table, write
 
 NAME = "pointer_training"
 PUBLISHED_GRAPHS, OUR_GRAPHS = 2560, 640
+LONG_GRAPHS = 12_800
 CHUNKS = 8
 """Sets of 2560 graphs that the epochs take in turn."""
 
 
 def main() -> None:
     args = _arguments()
+    if args.long:
+        _long(args)
+        return
     curves = []
     with nullcontext(args.folder) if args.folder else tempfile.TemporaryDirectory() as scratch:
         for name, (config, slacks, graphs) in _ways(args).items():
@@ -61,6 +66,25 @@ class PlainGraphs:
         return _chunk(chunk).pick(np.arange(part * self._each, (part + 1) * self._each))
 
 
+class FreshGraphs:
+    """`local` graphs with 30 ops, others in each epoch."""
+
+    digest = f"{NAME} {FIRST_SEED} long {LONG_GRAPHS}"
+
+    def graphs(self, epoch: int) -> DrawnGraphs:
+        """Draw the graphs of an epoch."""
+        return draw(SyntheticSpec(family="local", num_ops=30, seed=FIRST_SEED + 6000 + epoch), LONG_GRAPHS)
+
+
+def _long(args: argparse.Namespace) -> None:
+    """Train the published way alone, in epochs of 100 steps; their results are printed."""
+    with nullcontext(args.folder) if args.folder else tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "long"
+        folder.mkdir(parents=True, exist_ok=True)
+        config = replace(PUBLISHED, epochs=args.epochs)
+        _curve("published, long", config, (), LONG_GRAPHS, folder, args, FreshGraphs())
+
+
 @cache
 def _chunk(index: int) -> DrawnGraphs:
     return draw(SyntheticSpec(family="local", num_ops=30, seed=FIRST_SEED + 5000 + index), PUBLISHED_GRAPHS)
@@ -78,10 +102,16 @@ def _ways(args: argparse.Namespace) -> dict[str, tuple[TrainConfig, tuple[float,
 
 
 def _curve(
-    name: str, config: TrainConfig, slacks: tuple[float, ...], graphs: int, folder: Path, args: argparse.Namespace
+    name: str,
+    config: TrainConfig,
+    slacks: tuple[float, ...],
+    graphs: int,
+    folder: Path,
+    args: argparse.Namespace,
+    source: PlainGraphs | FreshGraphs | None = None,
 ) -> dict[str, Any]:
     outcome = train(
-        PlainGraphs(graphs),
+        source or PlainGraphs(graphs),
         held_out(args.held),
         folder=folder,
         config=config,
@@ -178,6 +208,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hidden", type=int, default=64, help="width of the networks")
     parser.add_argument("--epochs", type=int, default=50, help="of the published way, ours takes six tenths")
+    parser.add_argument("--long", action="store_true", help="the published way alone, in epochs of 100 steps")
     parser.add_argument("--held", type=int, default=100, help="graphs to judge by")
     parser.add_argument("--folder", type=Path, help="keeps the states to go on from after a kill")
     parser.add_argument("--out", type=Path, help="folder of pointer_training.json, its plot and pointer.md")
